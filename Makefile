@@ -92,7 +92,7 @@ soak: setup
 		else echo "soak: the native server was SKIPPED: cargo build -p tally-server makes it"; fi
 	@SEED="$(or $(SEED),$(shell date +%s))" CASES="$${CASES:-20000000}" \
 		cargo test --locked --quiet --profile simulation --test native access_fuzz
-	@cargo test --locked --quiet --profile simulation --package tally-core --test laws -- --ignored --nocapture
+	@cargo test --locked --quiet --profile simulation --package tally-core --package tally-limit --test laws -- --ignored --nocapture
 
 # Figures go to docs/converge-<datacenters>.json; the plot beside them and the table of docs/internals/convergence.md follow from those.
 converge: DATACENTERS ?= 100

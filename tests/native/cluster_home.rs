@@ -7,7 +7,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::cluster::operation::Cells;
-use tally_core::cluster::root::{NeedsHome, Root};
+use tally_core::cluster::root::{Admission, NeedsHome, Root};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
@@ -198,18 +198,19 @@ fn all_writes_go_home_and_nobody_has_to_be_told_of_newcomers() {
     let (fra, iad) = (datacenter("FRA"), datacenter("IAD"));
     let mut root = root(&["FRA"]);
     assert_eq!(root.home_elsewhere(&iad), None);
-    assert_eq!(
-        (root.sole(), root.lone_lead(&iad)),
-        (Some(&fra), Some(&fra))
-    );
+    assert_eq!(root.sole(), Some(&fra));
+    let notify = Some(fra.clone());
+    assert_eq!(root.admission(&iad), Admission::New { notify });
     root.home = Some(fra.clone());
     assert_eq!(
         (root.home_elsewhere(&iad), root.home_elsewhere(&fra)),
         (Some(&fra), None)
     );
-    assert_eq!((root.sole(), root.lone_lead(&iad)), (Some(&fra), None));
+    assert_eq!(root.sole(), Some(&fra));
+    assert_eq!(root.admission(&iad), Admission::Elsewhere(fra.clone()));
     root.home = Some(iad.clone());
-    assert_eq!((root.sole(), root.lone_lead(&iad)), (Some(&iad), None));
+    assert_eq!(root.sole(), Some(&iad));
+    assert_eq!(root.admission(&iad), Admission::New { notify: None });
     assert!(!root.grant(&fra).alone, "it has stopped");
     assert!(root.grant(&iad).alone && root.grant(&iad).is_home);
 }
@@ -244,14 +245,14 @@ fn the_first_writer_of_a_bounded_counter_makes_its_home() {
         root
     };
     let mut first = bounded(&[]);
-    first.assign_home(&iad);
+    first.join(&iad);
     assert_eq!(first.home, Some(iad.clone()));
     let mut named = bounded(&[]);
     named.home = Some(datacenter("FRA"));
-    named.assign_home(&iad);
+    named.join(&iad);
     assert_eq!(named.home, Some(datacenter("FRA")));
     for mut other in [bounded(&["FRA"]), root(&[])] {
-        other.assign_home(&iad);
+        other.join(&iad);
         assert_eq!(other.home, None);
     }
 }

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::cluster::root::{DATACENTERS_MAX, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end};
+use tally_core::cluster::root::{
+    Admission, DATACENTERS_MAX, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end,
+};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
 
@@ -139,10 +141,12 @@ fn a_datacenter_is_alone_while_no_other_counts() {
 #[test]
 fn a_lone_lead_must_be_told_of_a_newcomer() {
     let (fra, iad) = (datacenter("FRA"), datacenter("IAD"));
-    assert_eq!(root(&[]).lone_lead(&fra), None, "nobody is there");
-    assert_eq!(root(&["FRA"]).lone_lead(&fra), None, "no newcomer");
-    assert_eq!(root(&["FRA"]).lone_lead(&iad), Some(&fra));
-    assert_eq!(root(&["FRA", "SIN"]).lone_lead(&iad), None, "all know");
+    let nobody = Admission::New { notify: None };
+    assert_eq!(root(&[]).admission(&fra), nobody, "nobody is there");
+    assert_eq!(root(&["FRA"]).admission(&fra), Admission::Known);
+    let notify = Some(fra);
+    assert_eq!(root(&["FRA"]).admission(&iad), Admission::New { notify });
+    assert_eq!(root(&["FRA", "SIN"]).admission(&iad), nobody, "all know");
 }
 
 #[test]

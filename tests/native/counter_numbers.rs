@@ -19,6 +19,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
 use tally_api::keyed::{Carrier, count_unclaimed};
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::cell::Cell;
 use tally_core::counter::cell::numbered::NumberedWrites;
 use tally_core::counter::flush::Changes;
@@ -30,7 +31,7 @@ use tally_core::counter::ledger::{
 use tally_core::counter::numbers::{
     Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
 };
-use tally_wire::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_wire::messages::{ClaimAnswer, Counted, Fault, KeyOwner};
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -11,10 +11,11 @@ use tally_api::batch::gathered::{Times, element_second};
 use tally_api::keyed::{
     BudgetedCarrier, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
 };
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::{HomeCondition, KeyedOutcome, KeyedWrite, Recorded, WriteKey};
-use tally_wire::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_wire::messages::{ClaimAnswer, Counted, Fault, KeyOwner};
 
 /// A root that spreads keys over so many leads, which all answer at once.
 struct Spread<'a> {

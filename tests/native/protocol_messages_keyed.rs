@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally_core::callers::account::AccountId;
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::dimensions::{DimensionLog, Stamp};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{
@@ -16,8 +17,7 @@ use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_core::sketch::{Histogram, Sample};
 use tally_wire::messages::{
-    Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall,
-    decode, encode,
+    Call, Claim, ClaimAnswer, CountKeyed, Counted, FindClaims, KeyOwner, Recall, decode, encode,
 };
 use tally_wire::names::{Address, CellAddress};
 

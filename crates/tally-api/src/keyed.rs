@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use crate::batch::budget::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally_core::callers::account::{AccountId, account_max};
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
-use tally_wire::messages::{ClaimAnswer, ClaimHolder, Counted, Fault, KeyOwner};
+use tally_wire::messages::{ClaimAnswer, Counted, Fault, KeyOwner};
 use tally_wire::shell_limits::CLAIMS_MAX;
 
 /// Whose room for keys a keyed write takes.

@@ -12,14 +12,14 @@ use super::open_objects;
 use tally_api::batch::budget::CallBudget;
 use tally_api::keyed;
 use tally_api::keyed::{BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
 use tally_core::counter::settings::TtlTerms;
 use tally_host::Host;
 use tally_wire::messages::{
-    Call, Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, FindClaims, KeyOwner,
-    Recall, ttl_if_new,
+    Call, Claim, ClaimAnswer, CountKeyed, Counted, Fault, FindClaims, KeyOwner, Recall, ttl_if_new,
 };
 use tally_wire::names::{CellAddress, IDEMPOTENCY, IDEMPOTENCY_DATACENTER};
 

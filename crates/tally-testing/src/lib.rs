@@ -5,12 +5,14 @@
 //! | [`chance`] | numbers by a seed |
 //! | [`drawn`] | sketches of many elements, drawn without inserting each |
 //! | [`errors`] | how far estimates are from the truth |
+//! | [`search`] | a search through all worlds of a model |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod chance;
 pub mod drawn;
 pub mod errors;
+pub mod search;
 
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;

@@ -89,7 +89,7 @@ pub use deployment::{
 pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace};
 pub use fault::{Fault, decode, encode, later};
 pub use keyed::{
-    Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, FindClaims, KeyOwner, Recall, ttl_if_new,
+    Claim, ClaimAnswer, CountKeyed, Counted, FindClaims, KeyOwner, Recall, ttl_if_new,
 };
 pub use lead_moves::{
     CallLead, GiveLead, LeadHandover, LeadLocation, LeadPresence, LeadTaken, LocateLead, PlaceLead,

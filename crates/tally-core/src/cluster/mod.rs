@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`apart`] | which leads live in objects of their own beside tablets, since they are hot |
+//! | [`claim`] | which lead counts a key that clients may send from anywhere |
 //! | [`generation_lease`] | how long an isolate may rely on what a root said |
 //! | [`operation`] | set and reset: what they observed, and what the value is since |
 //! | [`delta`] | what travels between leads, roots and views: what changed, or what is missing |
@@ -19,6 +20,7 @@
 //! | [`subscription`] | when views ask the root, and which leads it asks to push often |
 
 pub mod apart;
+pub mod claim;
 pub mod delta;
 pub mod generation_lease;
 pub mod operation;

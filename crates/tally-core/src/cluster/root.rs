@@ -73,6 +73,23 @@ pub struct Root {
     pub may_lack: bool,
 }
 
+/// What becomes of a datacenter that asks to count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is in the root already.
+    Known,
+    /// All its writes go to the home.
+    Elsewhere(Datacenter),
+    /// There is no room for another datacenter.
+    Full,
+    /// It joins, see [`Root::join`].
+    New {
+        /// The only lead reports its own total as exact until it is notified of a second datacenter, so it is notified
+        /// before the new one may count.
+        notify: Option<Datacenter>,
+    },
+}
+
 /// Why a call that needs a home has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedsHome;
@@ -171,10 +188,33 @@ impl Root {
         self.home.as_ref().or(only)
     }
 
-    /// The lead that must be notified that it is no longer alone, before `newcomer` may count.
-    pub fn lone_lead(&self, newcomer: &Datacenter) -> Option<&Datacenter> {
-        let sole = self.sole().filter(|_| self.home.is_none());
-        sole.filter(|lead| *lead != newcomer)
+    /// What becomes of a datacenter that asks to count.
+    pub fn admission(&self, datacenter: &Datacenter) -> Admission {
+        if let Some(home) = self.home_elsewhere(datacenter) {
+            return Admission::Elsewhere(home.clone());
+        }
+        if self.datacenters.contains(datacenter) {
+            return Admission::Known;
+        }
+        if self.datacenters.len() >= DATACENTERS_MAX {
+            return Admission::Full;
+        }
+        let notify = self.sole().filter(|_| self.home.is_none()).cloned();
+        Admission::New { notify }
+    }
+
+    /// Adds a new datacenter. The notice for the only lead has the present revision: if the root is not stored
+    /// afterwards, the next revision is for another change.
+    pub fn join(&mut self, datacenter: &Datacenter) {
+        self.assign_home(datacenter);
+        self.datacenters.insert(datacenter.clone());
+    }
+
+    /// Begins the next revision, once the only lead is notified. The root is stored before the grant is given:
+    /// otherwise only the lead would know of this write, and would live longer than the root.
+    pub fn joined(&mut self, now_ms: i64) {
+        self.revision += 1;
+        self.last_write_ms = self.last_write_ms.max(now_ms);
     }
 
     /// The home, if it is not this datacenter.
@@ -199,7 +239,7 @@ impl Root {
     }
 
     /// The first write of a counter whose decrements are bounded makes its datacenter home.
-    pub fn assign_home(&mut self, writer: &Datacenter) {
+    fn assign_home(&mut self, writer: &Datacenter) {
         if self.settings.floor.is_some() && self.home.is_none() && self.datacenters.is_empty() {
             self.home = Some(writer.clone());
         }

@@ -4,10 +4,9 @@
 //!
 //! `make soak` goes deeper: three changes of layout with faults.
 
-mod search;
 mod world;
 
-use search::explore;
+use tally_testing::search::explore;
 use world::{Dialect, Guard, World};
 
 /// The place where the bundle belongs by each layout.
@@ -34,14 +33,7 @@ fn all(
 
 fn keeps_the_laws(dialect: Dialect, layouts: &[&'static [u8]], faults: u8) {
     let explored = explore(all(dialect, None, layouts, faults), true);
-    println!(
-        "{dialect:?}: {} states, {} steps at most",
-        explored.states, explored.depth
-    );
-    if let Some(broken) = explored.broken {
-        panic!("{dialect:?}: {broken}");
-    }
-    assert!(explored.states > 1_000, "the model does not move");
+    explored.keeps_the_laws(&format!("handover of {dialect:?}"), 1_000);
 }
 
 fn fails_without(dialect: Dialect, guard: Guard, law: &str) {
@@ -50,10 +42,7 @@ fn fails_without(dialect: Dialect, guard: Guard, law: &str) {
         _ => &LAYOUTS,
     };
     let explored = explore(all(dialect, Some(guard), layouts, 1), false);
-    let broken = explored.broken;
-    let broken = broken.unwrap_or_else(|| panic!("no law misses {guard:?}"));
-    println!("{dialect:?} without {guard:?}: {broken}");
-    assert!(broken.contains(law), "{guard:?}: {broken}");
+    explored.breaks(&format!("{dialect:?} without {guard:?}"), law);
 }
 
 #[test]

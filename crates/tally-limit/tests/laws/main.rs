@@ -25,5 +25,6 @@ mod named;
 mod overrides;
 mod policies;
 mod policy_kinds;
+mod recall;
 mod table;
 mod world;

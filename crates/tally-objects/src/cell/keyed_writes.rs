@@ -9,6 +9,7 @@ use super::core::CellCore;
 use super::ledger::DRAWN;
 use super::object::GRANT_TRIES;
 use tally_api::metrics::Metric;
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::cell::Cell;
 use tally_core::counter::cell::keyed::recall;
 use tally_core::counter::cell::numbered::{KnownNumbers, NumberedWrites};
@@ -19,7 +20,7 @@ use tally_core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
 use tally_core::counter::numbers::{Numbers, WritePlace};
 use tally_shared::metrics;
 use tally_wire::messages::{
-    Claim, ClaimAnswer, ClaimHolder, CountKeyed, Counted, Fault, KeyOwner, ReadNumbers, Recall,
+    Claim, ClaimAnswer, CountKeyed, Counted, Fault, KeyOwner, ReadNumbers, Recall,
 };
 use tally_wire::names::CellAddress;
 use tally_wire::shell_limits::{WHOLE_EVERY_MS, WHOLE_MS_MAX};

@@ -4,12 +4,13 @@ use super::values::DeploymentValues;
 use crate::cell::ledger::kept_ms;
 use crate::kit::store::{Store, integer, text};
 use tally_core::callers::account::{AccountId, fits};
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, Ledger, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, Ledgers};
 use tally_host::Host;
 use tally_wire::messages::{
-    Claim, ClaimHolder, Fault, KeyOwner, OperationKey, OperationOutcome, decode, encode,
+    Claim, Fault, KeyOwner, OperationKey, OperationOutcome, decode, encode,
 };
 use tally_wire::shell_limits::{CLAIMS_MAX, PUBLIC_CLAIMS_MAX};
 
@@ -95,9 +96,11 @@ impl StoredClaim {
         claims.renew(self.slot, limits, now_ms)
     }
 
-    /// Whether the lead that holds the claim has struck it out. A late copy of that message names an earlier holder.
+    /// Whether the lead that holds the claim has struck it out.
     fn is_struck(&self, claim: &Claim, living: u64) -> bool {
-        self.generation == living && self.holder.is_some() && self.holder == claim.struck_at
+        let struck_at = claim.struck_at.as_ref();
+        let holder = self.holder.as_ref();
+        self.generation == living && holder.is_some_and(|holder| holder.has_struck(struck_at))
     }
 }
 

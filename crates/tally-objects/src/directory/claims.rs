@@ -12,10 +12,10 @@ use super::alarm::Alarm;
 use super::claim_store::ClaimStore;
 use super::roots::Roots;
 use crate::kit::store::Store;
-use tally_core::cluster::root::Root;
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::ledger::WriteKey;
 use tally_host::Host;
-use tally_wire::messages::{Claim, ClaimAnswer, ClaimHolder, Fault, FindClaims};
+use tally_wire::messages::{Claim, ClaimAnswer, Fault, FindClaims};
 
 /// The most idempotency keys that one call claims: 16 bytes each, and an answer of about as much.
 pub const CLAIMS_AT_ONCE_MAX: usize = 50_000;
@@ -77,7 +77,12 @@ impl Claims {
                     }
                 };
                 let generation = root.generation;
-                let next = next_holder(&root, &claim);
+                let Claim {
+                    struck_at,
+                    datacenter,
+                    ..
+                } = &claim;
+                let next = ClaimHolder::after(struck_at.as_ref(), root.home.as_ref(), datacenter);
                 let claimed = (self.rows).claim_all(&claim, &next, generation, self.host.now_ms());
                 (generation, claimed?)
             }
@@ -111,13 +116,4 @@ fn check_number(keys: &[WriteKey]) -> Result<(), Fault> {
         return Err(Fault::TooMany(limit));
     }
     Ok(())
-}
-
-/// The next holder of keys without an owner, or of struck-out ones: the home's lead, or the caller's. It may be the one
-/// that has struck them out, if the home has come back since.
-fn next_holder(root: &Root, claim: &Claim) -> ClaimHolder {
-    let datacenter = root.home.as_ref().unwrap_or(&claim.datacenter);
-    let first = || ClaimHolder::first(datacenter);
-    let next = |struck_at: &ClaimHolder| struck_at.next(datacenter);
-    claim.struck_at.as_ref().map_or_else(first, next)
 }

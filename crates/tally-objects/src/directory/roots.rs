@@ -24,7 +24,7 @@ use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use crate::kit::outbox::Outbox;
 use crate::kit::store::Store;
-use tally_core::cluster::root::{DATACENTERS_MAX, Root, RootEntry};
+use tally_core::cluster::root::{Admission, DATACENTERS_MAX, Root, RootEntry};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::grant::Grant;
 
@@ -176,24 +176,18 @@ impl Roots {
                 }
             }
         };
-        if let Some(home) = root.home_elsewhere(datacenter) {
-            return Err(Fault::Elsewhere(home.clone()));
-        }
-        if root.datacenters.contains(datacenter) {
-            return Ok(root);
-        }
-        if root.datacenters.len() >= DATACENTERS_MAX {
-            return Err(Fault::Broken(format!(
-                "a counter has at most {DATACENTERS_MAX} datacenters"
-            )));
-        }
-        let lone = root.lone_lead(datacenter).cloned();
-        root.assign_home(datacenter);
-        root.datacenters.insert(datacenter.clone());
+        let lone = match root.admission(datacenter) {
+            Admission::Known => return Ok(root),
+            Admission::Elsewhere(home) => return Err(Fault::Elsewhere(home)),
+            Admission::Full => {
+                return Err(Fault::Broken(format!(
+                    "a counter has at most {DATACENTERS_MAX} datacenters"
+                )));
+            }
+            Admission::New { notify } => notify,
+        };
+        root.join(datacenter);
         if let Some(lone) = lone {
-            // The only lead reports its own total as exact until it is notified of a second datacenter, so it is
-            // notified first. The notice has the revision that the lead has: if this fails afterwards, the next
-            // revision is for another change.
             self.notify_lead(
                 counter,
                 &lone,
@@ -203,10 +197,7 @@ impl Roots {
             )
             .await?;
         }
-        root.revision += 1;
-        // It is stored before the grant is given. Otherwise only the lead would know of this write, and would live
-        // longer than the root.
-        root.last_write_ms = root.last_write_ms.max(self.host.now_ms());
+        root.joined(self.host.now_ms());
         self.save(counter, RootEntry::Live(root.clone()), &[])
             .await?;
         Ok(root)

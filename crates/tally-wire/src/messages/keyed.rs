@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::call::Call;
 use crate::names::{Address, CellAddress};
 use tally_core::callers::account::AccountId;
+use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::dimensions::DimensionLog;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
@@ -159,34 +160,6 @@ pub struct ClaimAnswer {
     pub generation: u64,
     /// The owner of each key, in their order.
     pub owners: Vec<KeyOwner>,
-}
-
-/// The lead that holds a key. Messages to the lead carry this value, so that it does not mistake a late copy for a
-/// claim that has come back.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ClaimHolder {
-    /// Its datacenter.
-    pub datacenter: Datacenter,
-    /// How often the claim had been moved when it came there.
-    pub moves: u32,
-}
-
-impl ClaimHolder {
-    /// The first holder of a key.
-    pub fn first(datacenter: &Datacenter) -> Self {
-        Self {
-            datacenter: datacenter.clone(),
-            moves: 0,
-        }
-    }
-
-    /// The next holder of a key.
-    pub fn next(&self, datacenter: &Datacenter) -> Self {
-        Self {
-            datacenter: datacenter.clone(),
-            moves: self.moves.saturating_add(1),
-        }
-    }
 }
 
 /// The owner of a key.

@@ -7,6 +7,7 @@
 use tally_core::handover::giver::{Given, GiverRequest, asked};
 use tally_core::handover::taker::{GiverAnswer, Taker, TakerStep};
 use tally_core::handover::{Debt, Holding, IfNowhere, Sealed};
+use tally_testing::search::Model;
 
 const PLACES: u8 = 3;
 const PAGES: usize = 2;
@@ -180,11 +181,6 @@ impl World {
         world
     }
 
-    pub fn title(&self) -> String {
-        let has = if self.has_root { "rows" } else { "nothing" };
-        format!("layouts {:?}, first with {has}", self.layouts)
-    }
-
     fn is_without(&self, guard: Guard) -> bool {
         self.removed == Some(guard)
     }
@@ -248,92 +244,6 @@ impl World {
             && !place.has_grant
             && place.holding == Holding::Nothing
             && is_located
-    }
-
-    /// All that may happen next.
-    pub fn events(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        if at(self.newest) + 1 < self.layouts.len() {
-            events.push(Event::Change);
-        }
-        for place in 0..PLACES {
-            let it = &self.places[at(place)];
-            if self.dialect == Dialect::Roots {
-                events.extend((it.known + 1..=self.newest).map(|to| Event::Learn(place, to)));
-            }
-            if self.must_search(place) {
-                events.push(Event::Search(place));
-            }
-            if self.may_register(place) {
-                events.push(Event::Register(place));
-            }
-            if it.has_grant {
-                events.push(Event::Granted(place));
-            }
-            if self.may_count(place) && !it.has_grant && self.acknowledged[PAGES - 1] == 0 {
-                events.push(Event::Write(place));
-            }
-            if it.debt.is_some() && !it.pays {
-                events.push(Event::Pay(place));
-            }
-            if self.crashes > 0 && *it != it.woken(self.dialect) {
-                events.push(Event::Crash(place));
-            }
-        }
-        for number in (0..).take(self.messages.len()) {
-            events.push(Event::Deliver(number, false));
-            if self.crashes > 0 {
-                events.push(Event::Deliver(number, true));
-            }
-            if self.message_faults > 0 {
-                events.extend([
-                    Event::Lose(number),
-                    Event::Double(number),
-                    Event::Late(number),
-                ]);
-            }
-        }
-        events
-    }
-
-    /// What happens next where nothing fails and no layout changes.
-    pub fn calm_event(&self) -> Option<Event> {
-        if !self.messages.is_empty() {
-            return Some(Event::Deliver(0, false));
-        }
-        let calm = |event: &Event| match event {
-            Event::Learn(_, to) => *to == self.newest,
-            Event::Search(_) | Event::Pay(_) | Event::Granted(_) => true,
-            _ => false,
-        };
-        self.events().into_iter().find(calm)
-    }
-
-    /// The world after an event; `None` if it changes nothing.
-    pub fn after(&self, event: Event) -> Option<Self> {
-        let mut world = self.clone();
-        match event {
-            Event::Change => world.newest += 1,
-            Event::Learn(place, version) => world.learn(place, version),
-            Event::Search(place) => world.begin_search(place),
-            Event::Register(place) => {
-                world.has_root = true;
-                world.places[at(place)].has_grant = true;
-            }
-            Event::Granted(place) => world.begin(place),
-            Event::Write(place) => world.write(place),
-            Event::Pay(place) => world.pay(place),
-            Event::Deliver(number, crashes) => world.deliver(number, crashes),
-            Event::Lose(number) => world.lose(number),
-            Event::Double(number) => world.double(number)?,
-            Event::Late(number) => world.late(number)?,
-            Event::Crash(place) => {
-                world.crashes -= 1;
-                world.crash(place);
-            }
-        }
-        world.messages.sort();
-        Some(world)
     }
 
     fn begin(&mut self, place: u8) {
@@ -646,12 +556,32 @@ impl World {
 
     /// The first number that nobody knows as a seal.
     fn unused_seal(&self) -> u64 {
-        let text = format!("{:?}{:?}", self.places, self.messages);
+        let mut known = Vec::new();
+        for place in &self.places {
+            if let Holding::Sealed(sealed) = place.holding {
+                known.push(sealed.seal);
+            }
+            known.extend(place.debt.map(|debt| debt.seal));
+        }
+        for message in &self.messages {
+            match message {
+                Message::Ask { failed, page, .. } => {
+                    known.extend(failed.iter().chain(page.iter().map(|(seal, _)| seal)));
+                }
+                Message::Elsewhere { seal, .. } => known.extend(*seal),
+                Message::Rows { seal, .. } | Message::Taken { seal, .. } => known.push(*seal),
+                Message::Nothing { .. } | Message::Deleted { .. } => {}
+            }
+        }
+        // What a search knows is private.
+        let searches = self.places.iter().filter_map(|place| place.search.as_ref());
+        let searches = searches.map(|search| format!("{:?}", search.taker));
+        let text = searches.collect::<String>();
         let is_used = |seal: u64| {
-            text.contains(&format!("seal: {seal}"))
+            known.contains(&seal)
+                || text.contains(&format!("seal: {seal}"))
                 || text.contains(&format!("seal: Some({seal})"))
                 || text.contains(&format!("failed: Some({seal})"))
-                || text.contains(&format!("page: Some(({seal},"))
         };
         (1..).find(|seal| !is_used(*seal)).unwrap_or(u64::MAX)
     }
@@ -714,9 +644,100 @@ impl World {
             | Message::Deleted { to } => *to != number,
         });
     }
+}
 
-    /// What must hold in each world.
-    pub fn check(&self) -> Result<(), String> {
+impl Model for World {
+    type Event = Event;
+
+    fn title(&self) -> String {
+        let has = if self.has_root { "rows" } else { "nothing" };
+        format!("layouts {:?}, first with {has}", self.layouts)
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        if at(self.newest) + 1 < self.layouts.len() {
+            events.push(Event::Change);
+        }
+        for place in 0..PLACES {
+            let it = &self.places[at(place)];
+            if self.dialect == Dialect::Roots {
+                events.extend((it.known + 1..=self.newest).map(|to| Event::Learn(place, to)));
+            }
+            if self.must_search(place) {
+                events.push(Event::Search(place));
+            }
+            if self.may_register(place) {
+                events.push(Event::Register(place));
+            }
+            if it.has_grant {
+                events.push(Event::Granted(place));
+            }
+            if self.may_count(place) && !it.has_grant && self.acknowledged[PAGES - 1] == 0 {
+                events.push(Event::Write(place));
+            }
+            if it.debt.is_some() && !it.pays {
+                events.push(Event::Pay(place));
+            }
+            if self.crashes > 0 && *it != it.woken(self.dialect) {
+                events.push(Event::Crash(place));
+            }
+        }
+        for number in (0..).take(self.messages.len()) {
+            events.push(Event::Deliver(number, false));
+            if self.crashes > 0 {
+                events.push(Event::Deliver(number, true));
+            }
+            if self.message_faults > 0 {
+                events.extend([
+                    Event::Lose(number),
+                    Event::Double(number),
+                    Event::Late(number),
+                ]);
+            }
+        }
+        events
+    }
+
+    fn calm_event(&self) -> Option<Event> {
+        if !self.messages.is_empty() {
+            return Some(Event::Deliver(0, false));
+        }
+        let calm = |event: &Event| match event {
+            Event::Learn(_, to) => *to == self.newest,
+            Event::Search(_) | Event::Pay(_) | Event::Granted(_) => true,
+            _ => false,
+        };
+        self.events().into_iter().find(calm)
+    }
+
+    fn after(&self, event: Event) -> Option<Self> {
+        let mut world = self.clone();
+        match event {
+            Event::Change => world.newest += 1,
+            Event::Learn(place, version) => world.learn(place, version),
+            Event::Search(place) => world.begin_search(place),
+            Event::Register(place) => {
+                world.has_root = true;
+                world.places[at(place)].has_grant = true;
+            }
+            Event::Granted(place) => world.begin(place),
+            Event::Write(place) => world.write(place),
+            Event::Pay(place) => world.pay(place),
+            Event::Deliver(number, crashes) => world.deliver(number, crashes),
+            Event::Lose(number) => world.lose(number),
+            Event::Double(number) => world.double(number)?,
+            Event::Late(number) => world.late(number)?,
+            Event::Crash(place) => {
+                world.crashes -= 1;
+                world.crash(place);
+            }
+        }
+        world.messages.sort();
+        Some(world)
+    }
+
+    fn check(&self) -> Result<(), String> {
         let counting: Vec<u8> = (0..PLACES).filter(|place| self.may_count(*place)).collect();
         if counting.len() > 1 {
             return Err(format!("two places count: {counting:?}"));
@@ -738,8 +759,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold once nothing is left to do.
-    pub fn check_rest(&self) -> Result<(), String> {
+    fn check_rest(&self) -> Result<(), String> {
         for (number, place) in (0..).zip(&self.places) {
             let is_here = matches!(place.holding, Holding::Here { .. }) && place.debt.is_none();
             let is_mine = self.layouts[at(self.newest)] == number;
@@ -754,8 +774,7 @@ impl World {
         Ok(())
     }
 
-    /// An event in words.
-    pub fn tell(&self, event: Event) -> String {
+    fn tell(&self, event: Event) -> String {
         match event {
             Event::Deliver(number, false) => format!("arrives: {:?}", self.messages[at(number)]),
             Event::Deliver(number, true) => {
