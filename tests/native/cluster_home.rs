@@ -7,7 +7,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::cluster::operation::Cells;
-use tally_core::cluster::root::{Admission, NeedsHome, Root};
+use tally_core::cluster::root::{Membership, NeedsHome, Root};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
@@ -200,17 +200,17 @@ fn all_writes_go_home_and_nobody_has_to_be_told_of_newcomers() {
     assert_eq!(root.home_elsewhere(&iad), None);
     assert_eq!(root.sole(), Some(&fra));
     let notify = Some(fra.clone());
-    assert_eq!(root.admission(&iad), Admission::New { notify });
+    assert_eq!(root.membership(&iad), Membership::New { notify });
     root.home = Some(fra.clone());
     assert_eq!(
         (root.home_elsewhere(&iad), root.home_elsewhere(&fra)),
         (Some(&fra), None)
     );
     assert_eq!(root.sole(), Some(&fra));
-    assert_eq!(root.admission(&iad), Admission::Elsewhere(fra.clone()));
+    assert_eq!(root.membership(&iad), Membership::Elsewhere(fra.clone()));
     root.home = Some(iad.clone());
     assert_eq!(root.sole(), Some(&iad));
-    assert_eq!(root.admission(&iad), Admission::New { notify: None });
+    assert_eq!(root.membership(&iad), Membership::New { notify: None });
     assert!(!root.grant(&fra).alone, "it has stopped");
     assert!(root.grant(&iad).alone && root.grant(&iad).is_home);
 }

@@ -9,7 +9,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_core::cluster::root::{
-    Admission, DATACENTERS_MAX, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end,
+    DATACENTERS_MAX, Membership, Root, RootEntry, TOMBSTONE_KEPT_MS, prefix_end,
 };
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
@@ -141,12 +141,12 @@ fn a_datacenter_is_alone_while_no_other_counts() {
 #[test]
 fn a_lone_lead_must_be_told_of_a_newcomer() {
     let (fra, iad) = (datacenter("FRA"), datacenter("IAD"));
-    let nobody = Admission::New { notify: None };
-    assert_eq!(root(&[]).admission(&fra), nobody, "nobody is there");
-    assert_eq!(root(&["FRA"]).admission(&fra), Admission::Known);
+    let nobody = Membership::New { notify: None };
+    assert_eq!(root(&[]).membership(&fra), nobody, "nobody is there");
+    assert_eq!(root(&["FRA"]).membership(&fra), Membership::Known);
     let notify = Some(fra);
-    assert_eq!(root(&["FRA"]).admission(&iad), Admission::New { notify });
-    assert_eq!(root(&["FRA", "SIN"]).admission(&iad), nobody, "all know");
+    assert_eq!(root(&["FRA"]).membership(&iad), Membership::New { notify });
+    assert_eq!(root(&["FRA", "SIN"]).membership(&iad), nobody, "all know");
 }
 
 #[test]

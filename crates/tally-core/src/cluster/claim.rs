@@ -1,7 +1,7 @@
 //! Which lead counts a key that clients may send from any datacenter.
 //!
-//! Invariant: a claim moves only away from the lead that holds it, after that lead has struck the key out. Each move has
-//! a number. So the root and the leads recognize late copies of messages by their lower numbers.
+//! Invariant: a claim moves only away from the lead that holds it, after that lead has struck the key out. Each move
+//! has a number. So the root and the leads recognize late copies of messages by their lower numbers.
 
 use serde::{Deserialize, Serialize};
 

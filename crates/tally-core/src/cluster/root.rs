@@ -75,7 +75,7 @@ pub struct Root {
 
 /// What becomes of a datacenter that asks to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum Membership {
     /// It is in the root already.
     Known,
     /// All its writes go to the home.
@@ -189,18 +189,18 @@ impl Root {
     }
 
     /// What becomes of a datacenter that asks to count.
-    pub fn admission(&self, datacenter: &Datacenter) -> Admission {
+    pub fn membership(&self, datacenter: &Datacenter) -> Membership {
         if let Some(home) = self.home_elsewhere(datacenter) {
-            return Admission::Elsewhere(home.clone());
+            return Membership::Elsewhere(home.clone());
         }
         if self.datacenters.contains(datacenter) {
-            return Admission::Known;
+            return Membership::Known;
         }
         if self.datacenters.len() >= DATACENTERS_MAX {
-            return Admission::Full;
+            return Membership::Full;
         }
         let notify = self.sole().filter(|_| self.home.is_none()).cloned();
-        Admission::New { notify }
+        Membership::New { notify }
     }
 
     /// Adds a new datacenter. The notice for the only lead has the present revision: if the root is not stored

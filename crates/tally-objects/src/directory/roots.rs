@@ -24,7 +24,7 @@ use super::root_places::RootPlaces;
 use super::root_store::RootStore;
 use crate::kit::outbox::Outbox;
 use crate::kit::store::Store;
-use tally_core::cluster::root::{Admission, DATACENTERS_MAX, Root, RootEntry};
+use tally_core::cluster::root::{DATACENTERS_MAX, Membership, Root, RootEntry};
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::grant::Grant;
 
@@ -176,15 +176,15 @@ impl Roots {
                 }
             }
         };
-        let lone = match root.admission(datacenter) {
-            Admission::Known => return Ok(root),
-            Admission::Elsewhere(home) => return Err(Fault::Elsewhere(home)),
-            Admission::Full => {
+        let lone = match root.membership(datacenter) {
+            Membership::Known => return Ok(root),
+            Membership::Elsewhere(home) => return Err(Fault::Elsewhere(home)),
+            Membership::Full => {
                 return Err(Fault::Broken(format!(
                     "a counter has at most {DATACENTERS_MAX} datacenters"
                 )));
             }
-            Admission::New { notify } => notify,
+            Membership::New { notify } => notify,
         };
         root.join(datacenter);
         if let Some(lone) = lone {

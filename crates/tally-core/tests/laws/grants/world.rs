@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use tally_core::cluster::root::{Admission, Root};
+use tally_core::cluster::root::{Membership, Root};
 use tally_core::counter::cell::Cell;
 use tally_core::counter::flush::{Load, Refusal};
 use tally_core::counter::grant::Grant;
@@ -29,7 +29,7 @@ pub enum Guard {
     /// A grant that was asked for before a seal is void.
     Unseal,
     /// A part that was asked for before an admission is not kept.
-    Admission,
+    Membership,
     /// A lead stores the number of its shards before it admits a new one.
     Spread,
     /// A root stores a new datacenter before it answers.
@@ -332,9 +332,9 @@ impl World {
         let datacenter = datacenter_of(lead);
         let root = self.root.clone();
         let mut root = root.unwrap_or_else(|| Root::create(None, NOW_MS));
-        let notify = match root.admission(&datacenter) {
-            Admission::Known => return Some(root.grant(&datacenter)),
-            Admission::New { notify } => notify.filter(|_| !self.is_without(Guard::Lone)),
+        let notify = match root.membership(&datacenter) {
+            Membership::Known => return Some(root.grant(&datacenter)),
+            Membership::New { notify } => notify.filter(|_| !self.is_without(Guard::Lone)),
             other => panic!("{other:?}"),
         };
         root.join(&datacenter);
@@ -421,7 +421,7 @@ impl World {
     }
 
     fn sealed(&mut self, part: Option<Part>, admissions: u64) {
-        let is_forced = self.is_without(Guard::Admission);
+        let is_forced = self.is_without(Guard::Membership);
         let lead = self.place(LEAD);
         lead.seals = false;
         let admissions = match is_forced {

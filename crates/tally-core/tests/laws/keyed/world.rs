@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use tally_core::cluster::claim::ClaimHolder;
-use tally_core::cluster::root::{Admission, Root};
+use tally_core::cluster::root::{Membership, Root};
 use tally_core::counter::cell::Cell;
 use tally_core::counter::flush::{Changes, Refusal};
 use tally_core::counter::grant::Grant;
@@ -398,10 +398,10 @@ impl World {
 
     fn register(&mut self, by: u8, is_live: bool) {
         let datacenter = datacenter_of(by);
-        let answer = match self.root.admission(&datacenter) {
-            Admission::Elsewhere(_) => Message::Elsewhere { to: by },
+        let answer = match self.root.membership(&datacenter) {
+            Membership::Elsewhere(_) => Message::Elsewhere { to: by },
             admission => {
-                if let Admission::New { notify } = admission {
+                if let Membership::New { notify } = admission {
                     assert_eq!(notify, None, "there is a home");
                     let root = Rc::make_mut(&mut self.root);
                     root.join(&datacenter);

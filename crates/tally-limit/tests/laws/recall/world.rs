@@ -234,7 +234,7 @@ impl World {
         }));
     }
 
-    /// Recalls what others hold, or waits for the recall in progress. Returns the request if there is nothing to recall.
+    /// Recalls what others hold, or waits for the recall in progress. Returns the request if nothing can be recalled.
     fn recall(&mut self, waiting: Waiting) -> Option<Waiting> {
         if let Some(recall) = &mut self.recall {
             recall.waiting.push(waiting);
