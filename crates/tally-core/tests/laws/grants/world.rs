@@ -29,7 +29,7 @@ pub enum Guard {
     /// A grant that was asked for before a seal is void.
     Unseal,
     /// A part that was asked for before an admission is not kept.
-    Membership,
+    Admission,
     /// A lead stores the number of its shards before it admits a new one.
     Spread,
     /// A root stores a new datacenter before it answers.
@@ -421,7 +421,7 @@ impl World {
     }
 
     fn sealed(&mut self, part: Option<Part>, admissions: u64) {
-        let is_forced = self.is_without(Guard::Membership);
+        let is_forced = self.is_without(Guard::Admission);
         let lead = self.place(LEAD);
         lead.seals = false;
         let admissions = match is_forced {
