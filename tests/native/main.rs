@@ -101,6 +101,7 @@ mod live_subscriptions;
 mod live_visitors;
 mod open_slots;
 mod openapi_is_complete;
+mod otlp;
 mod protocol_badge;
 mod protocol_bodies;
 mod protocol_delta;

@@ -1,20 +1,27 @@
 //! The deployment's data from all partitions of the directory.
 
+use futures_util::future::LocalBoxFuture;
 use tally_core::order::in_order;
 use tally_host::Host;
 use tally_shared::call_within;
 use tally_shared::concurrency::all_settled;
 use tally_shared::partitions::{self, PARTITION_MS_MAX};
 use tally_wire::fleet::Fleet;
-use tally_wire::messages::{AskFleet, Fault, FleetOf};
+use tally_wire::messages::{Fault, FleetOf};
 use tally_wire::names::DIRECTORY_PARTITIONS;
 
 /// All partitions at once.
 const PARTITIONS_AT_ONCE: usize = 16;
 
 /// Asks every partition once.
-pub(super) async fn fleet(host: &Host, request: Result<AskFleet, Fault>) -> Result<Fleet, Fault> {
-    request?;
+///
+/// # Errors
+/// `Unavailable` where none answers.
+pub fn read_fleet(host: &Host) -> LocalBoxFuture<'_, Result<Fleet, Fault>> {
+    Box::pin(read(host))
+}
+
+async fn read(host: &Host) -> Result<Fleet, Fault> {
     let ask = |partition: u32| async move {
         let sent_ms = host.now_ms();
         let part = call_within(host, &FleetOf { partition }, PARTITION_MS_MAX).await;

@@ -45,6 +45,7 @@ mod snapshots;
 mod top;
 
 pub use self::alerts::{Measured, measure_alert};
+pub use self::fleet::read_fleet;
 pub use self::read::{read_now, read_sketches, read_watched};
 use futures_util::future::LocalBoxFuture;
 
@@ -91,7 +92,7 @@ async fn reply_to(host: &Host, arrived: &IncomingCall) -> Reply {
         AllDeliveries => alerts::all_deliveries(host, request).await,
         #[cfg(feature = "exports")]
         ExportPage => export::export_page(host, request).await,
-        AskFleet => fleet::fleet(host, request).await,
+        AskFleet => async { request?; read_fleet(host).await }.await,
         AskRuns => snapshots::runs(host, request).await,
         ListAllPastStates => snapshots::kept(host, request).await,
         ReadMetrics => request.map(|_| metrics::snapshot(host)),

@@ -9,6 +9,7 @@
 //! | [`audit_log`] | the audit log |
 //! | [`alerts`], [`alert_store`] | alerts: evaluation, delivery, and their rows |
 //! | [`object_part`] | the part of a partition that has these |
+//! | [`metrics_push`], [`push_store`] | the push of the deployment's metrics, and its row |
 //! | [`fleet_store`] | the reports of isolates to a partition of the directory |
 
 pub(crate) mod alert_store;
@@ -17,8 +18,10 @@ pub(crate) mod api_keys;
 pub(crate) mod audit_log;
 pub(crate) mod fleet_store;
 pub(crate) mod gifts;
+mod metrics_push;
 pub(crate) mod object_part;
 mod overrides;
 pub(crate) mod policies;
+pub(crate) mod push_store;
 pub(crate) mod secrets;
 mod shares;

@@ -10,6 +10,7 @@ use crate::board::registry::{BOARDS_SCHEMA, BoardRegistry};
 use crate::deployment::alert_store::AlertStore;
 use crate::deployment::object_part::Deployment;
 use crate::deployment::policies::POLICIES_SCHEMA;
+use crate::deployment::push_store::PushStore;
 use crate::deployment::secrets::SecretStore;
 use crate::directory::alarm::Due;
 use crate::directory::partition::features::{FeatureSet, Features, PartitionParts};
@@ -41,6 +42,7 @@ struct PartitionFeatures {
     snapshots: Snapshots,
     deployment: Deployment,
     alerts: AlertStore,
+    pushes: PushStore,
     secrets: SecretStore,
 }
 
@@ -53,6 +55,7 @@ fn begin(parts: &PartitionParts<'_>) -> Rc<dyn Features> {
         snapshots: Snapshots::new(host, store, parts.places.clone()),
         deployment: Deployment::new(host, parts.object, store, &alerts, alarm),
         alerts,
+        pushes: PushStore::new(host, store),
         secrets: SecretStore::new(host, store),
         host: host.clone(),
         store: store.clone(),
@@ -78,6 +81,7 @@ impl Due for PartitionFeatures {
         let due_ms = [
             self.secrets.next_due_ms()?,
             self.alerts.next_due_ms()?,
+            self.pushes.next_due_ms()?,
             self.snapshots.next_due_ms()?,
         ];
         Ok(due_ms.into_iter().flatten().min())

@@ -26,8 +26,8 @@ use tally_wire::fleet::{
     CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, REPORT_EVERY_MS, ReportExtras,
     ReportOutcome, Role, SIZES_MAX, Size,
 };
-use tally_wire::messages::{ReportCounts, ReportSizes};
-use tally_wire::names::DIRECTORY_PARTITIONS;
+use tally_wire::messages::{ReportCounts, ReportSizes, WakePush};
+use tally_wire::names::{DIRECTORY_PARTITIONS, OTLP_URL};
 
 /// The most partitions that get sizes at once.
 const PARTITIONS_AT_ONCE: usize = 4;
@@ -44,6 +44,10 @@ const LATE_MS: i64 = 5_000;
 /// How long objects gather counts before their first report, milliseconds: a counter that is written once reports with
 /// its checkpoint, after 3 s.
 const GATHER_MS: i64 = 2_000;
+
+/// How often an isolate wakes the partition that pushes metrics, milliseconds. That partition then goes on by itself,
+/// until it finds no address to push to.
+const WAKE_EVERY_MS: i64 = 3_600_000;
 
 /// Incarnations are below 2^52, which a JavaScript number holds.
 const INCARNATION_BITS: u32 = 52;
@@ -64,6 +68,8 @@ struct ReportState {
     hot: HotWrites,
     gauges: Vec<Gauge>,
     sizes: Vec<Size>,
+    /// When the partition that pushes metrics was woken last, unix milliseconds.
+    woken_ms: Option<i64>,
 }
 
 /// The report state of this isolate.
@@ -83,6 +89,7 @@ impl State for Fleet {
             hot: HotWrites::default(),
             gauges: Vec::new(),
             sizes: Vec::new(),
+            woken_ms: None,
         }))
     }
 }
@@ -187,7 +194,8 @@ pub fn report(host: &Host, here: Option<Datacenter>) -> LocalBoxFuture<'_, ()> {
         let sizes = with(host, |own| std::mem::take(&mut own.sizes));
         let message = ReportCounts { counts };
         let sending = call_within(host, &message, REPORT_MS_MAX);
-        let (answer, ()) = join(sending, report_sizes(host, sizes)).await;
+        let (answer, ((), ())) =
+            join(sending, join(report_sizes(host, sizes), wake_push(host))).await;
         let now_ms = host.now_ms();
         with(host, |own| {
             let Ok(answer) = answer else {
@@ -267,6 +275,20 @@ async fn report_sizes(host: &Host, sizes: Vec<Size>) {
         call_within(host, &message, REPORT_MS_MAX).await
     };
     let _lost = all_settled(by_partition.into_iter().map(send), PARTITIONS_AT_ONCE).await;
+}
+
+/// Wakes the partition that pushes metrics, where they are pushed and this isolate has not lately. A lost call is made
+/// again with the next report; what is pushed then has everything that was counted before.
+async fn wake_push(host: &Host) {
+    let now_ms = host.now_ms();
+    let is_recent = |woken_ms: i64| (0..WAKE_EVERY_MS).contains(&(now_ms - woken_ms));
+    if with(host, |own| own.woken_ms.is_some_and(is_recent)) || host.setting(OTLP_URL).is_none() {
+        return;
+    }
+    let woken = call_within(host, &WakePush {}, REPORT_MS_MAX).await;
+    if woken.is_ok() {
+        with(host, |own| own.woken_ms = Some(now_ms));
+    }
 }
 
 /// Records the size of an object, for the next report.

@@ -17,6 +17,7 @@
 //! | [`alerts`] | alerts and their deliveries, and the addresses that a webhook may have |
 //! | [`mod@fleet`] | the counts of a whole deployment |
 //! | [`health`] | the partitions' health for `/healthz` |
+//! | [`otlp`] | where the metrics of a deployment are pushed |
 //! | [`live`] | what watchers name and see |
 //! | [`mod@redis`] | replies of Redis's commands |
 //! | [`snapshot`] | files with the state of counters, one run a day |
@@ -37,6 +38,7 @@ pub mod isolate;
 pub mod live;
 pub mod messages;
 pub mod names;
+pub mod otlp;
 pub mod problem;
 pub mod queued;
 pub mod redis;

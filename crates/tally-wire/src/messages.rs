@@ -85,6 +85,7 @@ pub use deployment::{
     FindHeldKey, FleetOf, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries,
     ListDeliveries, ListKeys, ListShares, MakeKey, PutAlert, PutShare, ReplaceKey, ReportCounts,
     ReportSizes, RevokeKey, Revoked, RotateKey, Secrets, SharePut, SilenceAlert, TestAlert, UseKey,
+    WakePush,
 };
 pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace};
 pub use fault::{Fault, decode, encode, later};

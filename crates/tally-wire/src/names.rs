@@ -146,6 +146,13 @@ pub fn canary() -> Option<CounterId> {
 /// Variable of both Workers: inner addresses that webhooks of alerts may have, a JSON array of networks and names.
 pub const ALERTS_ALLOW: &str = "TALLY_ALERTS_ALLOW";
 
+/// Variable of the aggregator: the address to which the metrics of the deployment are pushed by OTLP/HTTP.
+pub const OTLP_URL: &str = "TALLY_OTLP_URL";
+/// Secret of the aggregator: headers of the pushes, as OpenTelemetry's `OTEL_EXPORTER_OTLP_HEADERS` has them.
+pub const OTLP_HEADERS: &str = "TALLY_OTLP_HEADERS";
+/// Variable of the aggregator: attributes of the pushes' resource, as `OTEL_RESOURCE_ATTRIBUTES` has them.
+pub const OTLP_ATTRIBUTES: &str = "TALLY_OTLP_ATTRIBUTES";
+
 /// The address of a cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CellAddress {

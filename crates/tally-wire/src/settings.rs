@@ -7,14 +7,16 @@
 
 use std::fmt;
 
-use crate::alerts::webhook::Allowed;
+use crate::alerts::webhook::{self, Allowed, WEBHOOK_BYTES_MAX};
 use crate::names::{
     ACCESS, ACCESS_OPEN, ALERTS_ALLOW, BODY_PIECE_MS, CANARY, CANARY_ON, CLIENT_ADDRESS_HEADER,
     DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, DIRECTORY_COUNT, HASH_KEY, IDEMPOTENCY,
     IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, LEAVE_PER_SECOND, LIMITER_COUNT,
-    LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, QUIET_MS, REDIS, REDIS_ROOT,
-    SECONDS_KEPT, SNAPSHOTS, SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS, TABLET_COUNT, UNIQUES_ROUNDING,
+    LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, OTLP_ATTRIBUTES, OTLP_HEADERS, OTLP_URL,
+    QUIET_MS, REDIS, REDIS_ROOT, SECONDS_KEPT, SNAPSHOTS, SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS,
+    TABLET_COUNT, UNIQUES_ROUNDING,
 };
+use crate::otlp;
 use crate::problem::{Code, Problem};
 use crate::shell_limits::ARRIVAL_MS_MAX;
 use crate::snapshot::{SNAPSHOTS_OFF, SnapshotPlan};
@@ -48,10 +50,16 @@ pub enum AllowedValues {
     Snapshots,
     /// A JSON array of networks and names, see [`Allowed`].
     Addresses,
+    /// The address of a receiver. No refusal repeats it, because a query may be secret.
+    Address,
+    /// Headers of requests, see [`otlp::headers`]. Secret, as a key.
+    Headers,
+    /// Attributes of a resource, see [`otlp::attributes`].
+    Attributes,
 }
 
 /// All text settings, except `TALLY_ROLE`, which is not for operators, and `TALLY_KEYS`, which the API reads.
-pub const SETTINGS: [(&str, AllowedValues); 23] = [
+pub const SETTINGS: [(&str, AllowedValues); 26] = [
     (ACCESS, AllowedValues::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, AllowedValues::Key),
     (CLIENT_ADDRESS_HEADER, AllowedValues::Header),
@@ -89,6 +97,9 @@ pub const SETTINGS: [(&str, AllowedValues); 23] = [
     (ALERTS_ALLOW, AllowedValues::Addresses),
     (REDIS, AllowedValues::WordsOrHost(&["path", REDIS_ROOT])),
     (SNAPSHOTS, AllowedValues::Snapshots),
+    (OTLP_URL, AllowedValues::Address),
+    (OTLP_HEADERS, AllowedValues::Headers),
+    (OTLP_ATTRIBUTES, AllowedValues::Attributes),
 ];
 
 impl AllowedValues {
@@ -101,6 +112,14 @@ impl AllowedValues {
             Self::WordsOrHost(words) => words.contains(&text) || is_host(text),
             Self::Key => text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
             Self::Addresses => Allowed::parse(text).is_ok(),
+            Self::Address => {
+                let rest = text
+                    .strip_prefix("https://")
+                    .or_else(|| text.strip_prefix("http://"));
+                rest.is_some_and(|rest| !rest.is_empty()) && text.len() <= WEBHOOK_BYTES_MAX
+            }
+            Self::Headers => otlp::headers(text).is_some(),
+            Self::Attributes => otlp::attributes(text).is_some(),
             Self::Header => text
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
@@ -127,6 +146,13 @@ impl fmt::Display for AllowedValues {
             Self::Addresses => formatter.write_str(
                 r#"a JSON array of networks, addresses and names, such as ["10.0.0.0/8","*.corp.example"]"#,
             ),
+            Self::Address => {
+                formatter.write_str("an address such as `https://otlp.example.com/v1/metrics`")
+            }
+            Self::Headers => formatter
+                .write_str("up to 16 headers such as `authorization=Bearer%20abc,x-scope=1`"),
+            Self::Attributes => formatter
+                .write_str("up to 16 attributes such as `deployment.environment=production`"),
         }
     }
 }
@@ -155,7 +181,7 @@ pub fn check(name: &str, text: &str) -> Result<(), Problem> {
     let shown: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
     let rest = if shown.len() < text.len() { "…" } else { "" };
     let instead = match takes {
-        AllowedValues::Key => String::new(),
+        AllowedValues::Key | AllowedValues::Address | AllowedValues::Headers => String::new(),
         _ => format!(", not `{shown}{rest}`"),
     };
     Err(Problem::new(
@@ -172,7 +198,15 @@ pub fn check_all(read: impl Fn(&str) -> Option<String>) -> Result<(), Problem> {
     SETTINGS
         .iter()
         .filter_map(|(name, _)| Some((name, read(name)?)))
-        .try_for_each(|(name, text)| check(name, &text))
+        .try_for_each(|(name, text)| check(name, &text))?;
+    let Some(url) = read(OTLP_URL) else {
+        return Ok(());
+    };
+    let allowed = Allowed::of(read(ALERTS_ALLOW).as_deref());
+    webhook::check(&url, &allowed).map(drop).map_err(|problem| {
+        let why = problem.detail().trim_start_matches("webhook");
+        Problem::new(Code::NotConfigured, [OTLP_URL, why].concat())
+    })
 }
 
 /// The number of a setting, if it is allowed.

@@ -97,7 +97,7 @@ impl Receiver {
 fn read(outgoing: &Outgoing, at_ms: i64) -> Got {
     let header = |name: &str| {
         let mut headers = outgoing.headers.iter();
-        let value = headers.find(|(known, _)| *known == name);
+        let value = headers.find(|(known, _)| known == name);
         value.unwrap_or_else(|| panic!("no {name}")).1.clone()
     };
     let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));

@@ -5,6 +5,7 @@ mod bodies;
 mod breakdowns;
 mod fleet;
 mod lists;
+mod pushes;
 mod sums;
 mod tops;
 mod verdicts;

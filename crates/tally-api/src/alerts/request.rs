@@ -66,11 +66,11 @@ pub fn request_of(
     Outgoing {
         url: webhook.to_owned(),
         headers: vec![
-            ("content-type", "application/json".to_owned()),
-            ("user-agent", "Tally".to_owned()),
-            ("webhook-id", id),
-            ("webhook-timestamp", seconds),
-            ("webhook-signature", format!("v1,{signature}")),
+            ("content-type".into(), "application/json".to_owned()),
+            ("user-agent".into(), "Tally".to_owned()),
+            ("webhook-id".into(), id),
+            ("webhook-timestamp".into(), seconds),
+            ("webhook-signature".into(), format!("v1,{signature}")),
         ],
         body: body.into_bytes(),
         reach,

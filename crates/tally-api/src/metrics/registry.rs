@@ -423,15 +423,26 @@ impl Metrics {
             part == Part::Edge || aggregator.is_some()
         });
         if let Some(fleet) = fleet {
-            let sums = fleet.sums();
-            let at = |at: usize| sums.get(&series_id(at)).copied().unwrap_or(0);
-            if fleet.is_whole() {
-                render_all(&mut text, FLEET_PREFIX, &at, |_| true);
-            }
-            FleetText(fleet).render(&mut text);
+            render_fleet(&mut text, fleet);
         }
         text.0
     }
+}
+
+fn render_fleet(text: &mut Exposition, fleet: &Fleet) {
+    let sums = fleet.sums();
+    let at = |at: usize| sums.get(&series_id(at)).copied().unwrap_or(0);
+    if fleet.is_whole() {
+        render_all(text, FLEET_PREFIX, &at, |_| true);
+    }
+    FleetText(fleet).render(text);
+}
+
+/// The families of the deployment alone, as in the text of `/metrics`. Up to 25 KB.
+pub fn fleet_text(fleet: &Fleet) -> String {
+    let mut text = Exposition::default();
+    render_fleet(&mut text, fleet);
+    text.0
 }
 
 /// The changes since the reported counts, of the series that isolates of this role count: the number of each series,

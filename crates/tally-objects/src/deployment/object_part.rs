@@ -9,6 +9,7 @@ use super::api_keys::KeyStore;
 use super::audit_log::AuditLog;
 use super::fleet_store::FleetStore;
 use super::gifts::GiftStore;
+use super::metrics_push::MetricsPush;
 use super::policies::PolicyStore;
 use super::secrets::SecretStore;
 use crate::archive::import_steps::ImportSteps;
@@ -24,7 +25,7 @@ use tally_wire::messages::{
     Fault, FindApiKey, FindHeldKey, FindOverride, GetAlert, GetPolicy, GetSecrets, GetShare,
     ListAlerts, ListAllOverrides, ListAuditEntries, ListDeliveries, ListKeys, ListOverrides,
     ListPolicies, ListShares, MakeKey, PutAlert, PutOverride, PutPolicy, PutShare, ReplaceKey,
-    ReportCounts, RevokeKey, RotateKey, Secrets, SilenceAlert, TestAlert, UseKey,
+    ReportCounts, RevokeKey, RotateKey, Secrets, SilenceAlert, TestAlert, UseKey, WakePush,
 };
 
 /// The tables of the deployment in one partition.
@@ -36,6 +37,7 @@ pub(crate) struct Deployment {
     alerts: Rc<Alerts>,
     audit_log: AuditLog,
     fleet: FleetStore,
+    pushes: Rc<MetricsPush>,
     alarm: Rc<Alarm>,
 }
 
@@ -58,6 +60,7 @@ impl Deployment {
             alerts: Rc::new(Alerts::new(host, object.clone(), alert_rows, alarm.clone())),
             audit_log: AuditLog::new(host, store),
             fleet: FleetStore::new(host, store),
+            pushes: Rc::new(MetricsPush::new(host, object, store, alarm)),
             alarm: alarm.clone(),
         }
     }
@@ -109,6 +112,7 @@ impl Deployment {
             ListAllOverrides => message.and_then(|message| self.policies.list_all_overrides(&message)),
             GetSecrets => async { self.secrets(message?).await }.await,
             ReportCounts => message.and_then(|message| self.fleet.take(message)),
+            WakePush => async { message?; self.pushes.wake().await }.await,
             RotateKey => message.and_then(|message| self.secrets.rotate_key(&message)),
         })
     }
@@ -129,11 +133,12 @@ impl Deployment {
         self.fleet.add_to(part)
     }
 
-    /// Sends the alerts that are due.
+    /// Sends the alerts and the metrics that are due.
     ///
     /// # Errors
-    /// As [`Alerts::ring`].
+    /// As [`Alerts::ring`] and [`MetricsPush::ring`].
     pub(crate) fn ring(&self) -> Result<(), Fault> {
+        self.pushes.ring()?;
         self.alerts.ring()
     }
 

@@ -6,6 +6,7 @@
 //! here: the platform must refuse the connection. Under `serve` it does: names that the operator allows are reached by
 //! a network of their own ([`Reach`]), so that they open inner networks for no other name.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::names::ALERTS_ALLOW;
@@ -306,7 +307,7 @@ pub struct Outgoing {
     /// The address.
     pub url: String,
     /// Its headers.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// Its body.
     pub body: Vec<u8>,
     /// What it may connect to.

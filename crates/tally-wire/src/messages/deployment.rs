@@ -15,6 +15,6 @@ pub use api_key::{
     AddAuditEntry, CallAudited, FindApiKey, FindHeldKey, ListAuditEntries, ListKeys, MakeKey,
     ReplaceKey, RevokeKey, Revoked, UseKey,
 };
-pub use fleet::{AskFleet, CountsTaken, FleetOf, ReportCounts, ReportSizes};
+pub use fleet::{AskFleet, CountsTaken, FleetOf, ReportCounts, ReportSizes, WakePush};
 pub use secrets::{GetSecrets, RotateKey, Secrets};
 pub use share::{DeleteShare, GetShare, ListShares, PutShare, SharePut};

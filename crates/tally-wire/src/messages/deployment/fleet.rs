@@ -6,11 +6,15 @@ use crate::fleet::{Counts, Fleet, FleetPart, ReportOutcome, Size};
 use crate::messages::call::Call;
 use crate::names::{Address, DIRECTORY_PARTITIONS};
 
+/// The partition that pushes the metrics of the deployment. Every deployment has it.
+const PUSHES: u32 = 0;
+
 calls! {
     ReportCounts => CountsTaken, "/tell-counts", |it| Address::Directory(it.partition());
     ReportSizes => (), "/tell-sizes", |it| Address::Directory(it.partition);
     FleetOf => FleetPart, "/fleet-of", |it| Address::Directory(it.partition);
     AskFleet => Fleet, "/fleet", |_| Address::Aggregator;
+    WakePush => (), "/wake-push", |_| Address::Directory(PUSHES);
 }
 
 /// Isolate → the partition of its incarnation: its counts since the last report.
@@ -51,6 +55,10 @@ pub struct FleetOf {
     /// The partition.
     pub partition: u32,
 }
+
+/// Isolate of objects → the partition that pushes the metrics of the deployment: something is counted, so it must push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakePush {}
 
 /// Edge → aggregator: asks for the data of all partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
