@@ -21,10 +21,11 @@ const numberOf = (value) => (value === null ? "–" : value.toLocaleString("en-U
 
 /** Returns in words what an alert watches and when it is over. */
 export function wordsOf({ counter, prefix, policy, when }) {
-  const [[measure, { seconds, above, below }]] = Object.entries(when);
+  const [[measure, { every, seconds, above, below }]] = Object.entries(when);
   const of = counter ?? policy ?? (prefix === "" ? "all counters" : `${prefix}*`);
   const what = measure.replaceAll("_", " ");
   const within = seconds === undefined ? "" : ` ${seconds} s`;
+  if (every !== undefined) return `${of}: ${what} each ${every}`;
   const bounds = [
     above === undefined ? "" : `above ${numberOf(above)}`, below === undefined ? "" : `below ${numberOf(below)}`,
   ];

@@ -50,6 +50,9 @@ fn everything_that_can_be_watched_is_read() {
         ("policy", json!({"count_in": {"seconds": 600, "below": 90}})),
         ("policy", json!({"rate_per_minute": {"below": 90}})),
         ("policy", json!({"silent_for": {"seconds": 600}})),
+        ("counter", json!({"digest": {"every": "day"}})),
+        ("prefix", json!({"digest": {"every": "week"}})),
+        ("policy", json!({"digest": {"every": "day"}})),
     ];
     for (watched, when) in table {
         let mut body = whole();
@@ -64,6 +67,7 @@ fn everything_that_can_be_watched_is_read() {
             since_ms: 2,
             alert: read.alert,
             reading: Reading::unknown(""),
+            digest: None,
         };
         let name = AlertName::parse("a").expect("a name");
         let payload: Value =
@@ -246,6 +250,7 @@ fn deliveries_are_signed_as_standard_webhooks_says() {
             is_exact: true,
             missing: String::new(),
         },
+        digest: None,
     };
     assert_eq!(put.alert.condition.measure, Measure::Value);
     let delivery = Delivery::new(AlertName::parse("many").expect("a name"), event, 3_000);

@@ -1,7 +1,7 @@
 //! Measurements of alerts, made as by a reader; and the lists of all partitions' alerts.
 //!
 //! Invariant: partitions and datacenters that did not answer are named, and the bound of the measured value tells the
-//! effect of the missing part: see [`Bound`].
+//! effect of the missing part: see [`Bound`]. In a digest, a number in which something is missing is a lower bound.
 
 use futures_util::future::LocalBoxFuture;
 
@@ -10,16 +10,18 @@ use super::read_options::ReadOptions;
 use tally_api::public::{Freshness, SummedCounter};
 use tally_api::query::Window;
 use tally_core::alert::condition::{Bound, Measure, Reading};
+use tally_core::alert::digest::DIGEST_TOP;
 use tally_core::alert::samples::RateSamples;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::{Sum, Value};
 use tally_core::order::in_order;
 use tally_host::Host;
+use tally_shared::concurrency::all_settled;
 use tally_shared::partitions::ask_some;
-use tally_wire::alerts::{Alert, DELIVERIES_MAX, Watched};
+use tally_wire::alerts::{Alert, CountDigest, DELIVERIES_MAX, DigestCount, Watched};
 use tally_wire::messages::{
     AlertDetails, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
-    ListDeliveries, OrderBy, Read, ReadParts, TopOrder, WindowStart,
+    ListDeliveries, OrderBy, Read, ReadParts, Top, TopOrder, WindowStart,
 };
 use tally_wire::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 
@@ -61,7 +63,7 @@ impl Measured {
         let mut bound = match measure {
             _ if missing.is_empty() => Bound::Whole,
             Measure::Silence => Bound::AtMost,
-            Measure::Value | Measure::AllowedPercentIn(_) => Bound::Unknown,
+            Measure::Value | Measure::AllowedPercentIn(_) | Measure::Digest(_) => Bound::Unknown,
             // Former totals may have been of more datacenters.
             Measure::RatePerMinute => Bound::Unknown,
             Measure::CountIn(_) | Measure::UniquesIn(_) | Measure::RefusedIn(_) => Bound::AtLeast,
@@ -177,7 +179,7 @@ fn window_of(measure: Measure, now_ms: i64) -> Option<Window> {
             at: now,
             now,
         }),
-        Measure::Value | Measure::RatePerMinute | Measure::Silence => None,
+        Measure::Value | Measure::RatePerMinute | Measure::Silence | Measure::Digest(_) => None,
     }
 }
 
@@ -203,7 +205,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     let in_window =
         |counter: &SummedCounter<'_>| i64::try_from(counter.window_count()).unwrap_or(i64::MAX);
     let amount = match measure {
-        Measure::Value => {
+        Measure::Value | Measure::Digest(_) => {
             let values = counters.iter().map(SummedCounter::value);
             let value = values.fold(Value::default(), Value::plus);
             Amount::Number(value.within_62_bits())
@@ -299,6 +301,201 @@ async fn of_prefix(
         is_exact: false,
         missing: missing.collect(),
     })
+}
+
+/// The counters that are read at once.
+const COUNTERS_AT_ONCE: usize = 4;
+
+/// Seconds: the first, and the last.
+type Range = (i64, i64);
+
+/// What is read, and what did not answer.
+struct DigestReader<'a> {
+    host: &'a Host,
+    now: i64,
+    missing: Vec<String>,
+    is_exact: bool,
+}
+
+impl DigestReader<'_> {
+    /// What a counter counted; 0 where there is none.
+    async fn counted(&mut self, counter: &CounterId, range: Range) -> Result<i64, Fault> {
+        let (count, missing) = counted(self.host, counter, range, self.now).await?;
+        self.missing.extend(missing);
+        Ok(count)
+    }
+
+    /// What a counter counted in both times.
+    async fn both(
+        &mut self,
+        counter: &CounterId,
+        ranges: [Range; 2],
+    ) -> Result<DigestCount, Fault> {
+        let count = self.counted(counter, ranges[0]).await?;
+        let before = self.counted(counter, ranges[1]).await?;
+        Ok(DigestCount { count, before })
+    }
+
+    /// The counters of a prefix that counted most.
+    async fn top(&mut self, prefix: &str, range: Range) -> Result<Top, Fault> {
+        let request = AskTop {
+            order: TopOrder {
+                prefix: prefix.to_owned(),
+                by: OrderBy::Count,
+                since: Some(WindowStart::reaching(range.0, self.now)),
+            },
+            limit: DIGEST_TOP,
+            counter: None,
+            range: Some(range),
+        };
+        let top = super::top::top(self.host, Ok(request)).await?;
+        let missing = top.missing_partitions.iter();
+        let missing = missing.map(|partition| format!("partition {partition} of the directory"));
+        self.missing.extend(missing);
+        self.is_exact &= top.omitted.is_none();
+        Ok(top)
+    }
+
+    /// Adds what a counter counted before, by itself: it may not have been among the first then.
+    async fn with_before(
+        &mut self,
+        top: Top,
+        range: Range,
+    ) -> Result<Vec<(String, DigestCount)>, Fault> {
+        let (host, now) = (self.host, self.now);
+        let read = |(index, counter): (usize, CounterId)| async move {
+            (
+                index,
+                counter.clone(),
+                counted(host, &counter, range, now).await,
+            )
+        };
+        let counters = top.rows.iter().map(|row| row.counter.clone());
+        let mut read = all_settled(counters.enumerate().map(read), COUNTERS_AT_ONCE).await;
+        read.sort_unstable_by_key(|(index, ..)| *index);
+        let mut rows = Vec::new();
+        for (row, (_, counter, before)) in top.rows.into_iter().zip(read) {
+            let (before, missing) = before?;
+            self.missing.extend(missing);
+            let count = row.amount.within_62_bits();
+            rows.push((counter.as_str().to_owned(), DigestCount { count, before }));
+        }
+        Ok(rows)
+    }
+}
+
+/// What a counter counted, and the datacenters that did not answer.
+async fn counted(
+    host: &Host,
+    counter: &CounterId,
+    (first, last): Range,
+    now: i64,
+) -> Result<(i64, Vec<String>), Fault> {
+    let window = Window {
+        seconds: u64::try_from(last - first + 1).unwrap_or(1),
+        at: last,
+        now,
+    };
+    let request = Read {
+        counter: counter.clone(),
+        datacenter: None,
+        wanted: ReadParts {
+            totals_only: true,
+            is_passing: true,
+            ..Window::wanted(Some(window))
+        },
+    };
+    let sum = read_view(host, Ok(request), ReadOptions::default()).await?;
+    let Some(sum) = sum else {
+        return Ok((0, Vec::new()));
+    };
+    let parts = sum.datacenters.iter();
+    let silent = parts.filter(|(datacenter, part)| !sum.is_reported(datacenter, part.as_ref()));
+    let silent = silent.map(|(datacenter, _)| datacenter.as_str().to_owned());
+    let count = sum
+        .parts()
+        .map(|part| part.window.count)
+        .fold(0, u128::saturating_add);
+    Ok((i64::try_from(count).unwrap_or(i64::MAX), silent.collect()))
+}
+
+/// What was counted in a day or a week, its beginning and its end in unix milliseconds, and in the one before.
+///
+/// # Errors
+/// `Unavailable` where a root does not answer.
+pub fn measure_digest<'a>(
+    host: &'a Host,
+    watched: &'a Watched,
+    period_ms: (i64, i64),
+) -> LocalBoxFuture<'a, Result<(CountDigest, Reading), Fault>> {
+    Box::pin(measure_both(host, watched, period_ms))
+}
+
+async fn measure_both(
+    host: &Host,
+    watched: &Watched,
+    (from_ms, to_ms): (i64, i64),
+) -> Result<(CountDigest, Reading), Fault> {
+    let (from, to) = (from_ms.div_euclid(1_000), to_ms.div_euclid(1_000));
+    let ranges = [(from, to - 1), (from - (to - from), from - 1)];
+    let mut reader = DigestReader {
+        host,
+        now: host.now_ms().div_euclid(1_000),
+        missing: Vec::new(),
+        is_exact: true,
+    };
+    let mut digest = CountDigest {
+        from_ms,
+        to_ms,
+        ..CountDigest::default()
+    };
+    match watched {
+        Watched::Counter(counter) => digest.all = reader.both(counter, ranges).await?,
+        Watched::Policy(policy) => {
+            let counter = |kind| {
+                let known = verdicts(policy, kind);
+                known.ok_or_else(|| Fault::Broken("no such policy".to_owned()))
+            };
+            let allowed = reader.both(&counter(VerdictKind::Allowed)?, ranges).await?;
+            let refused = reader.both(&counter(VerdictKind::Refused)?, ranges).await?;
+            digest.all = DigestCount {
+                count: allowed.count.saturating_add(refused.count),
+                before: allowed.before.saturating_add(refused.before),
+            };
+            digest.refused = Some(refused);
+        }
+        Watched::Prefix(prefix) => {
+            let top = reader.top(prefix, ranges[0]).await?;
+            let before = reader.top(prefix, ranges[1]).await?;
+            digest.all = DigestCount {
+                count: top.sums.total.within_62_bits(),
+                before: before.sums.total.within_62_bits(),
+            };
+            digest.top = reader.with_before(top, ranges[1]).await?;
+        }
+    }
+    let DigestReader {
+        mut missing,
+        is_exact,
+        ..
+    } = reader;
+    missing.sort_unstable();
+    missing.dedup();
+    let reading = Reading {
+        value: Some(digest.all.count),
+        bound: if missing.is_empty() {
+            Bound::Whole
+        } else {
+            Bound::AtLeast
+        },
+        as_of_ms: Some(to_ms),
+        is_exact: is_exact && missing.is_empty(),
+        missing: match missing.as_slice() {
+            [] => String::new(),
+            names => format!("no answer of {}", names.join(", ")),
+        },
+    };
+    Ok((digest, reading))
 }
 
 /// The alerts of all partitions, in order of their names, and the partitions that did not answer.

@@ -11,7 +11,7 @@
 //! | [`first_rows`] | the first counters of each partition in an order |
 //! | [`top`] | the first counters of all partitions, in order |
 //! | [`fleet`] | the deployment's data from all partitions |
-//! | [`alerts`] | measurements of alerts, and their lists |
+//! | [`alerts`] | measurements of alerts and digests, and their lists |
 //! | [`export`] | one page of an export |
 //! | [`snapshots`] | the list of snapshots, and former states of counters |
 //! | [`consumer`] | the consumer of the deployment's queue |
@@ -44,7 +44,7 @@ mod read_options;
 mod snapshots;
 mod top;
 
-pub use self::alerts::{Measured, measure_alert};
+pub use self::alerts::{Measured, measure_alert, measure_digest};
 pub use self::fleet::read_fleet;
 pub use self::read::{read_now, read_sketches, read_watched};
 use futures_util::future::LocalBoxFuture;

@@ -5,6 +5,7 @@
 //! | [`chance`] | numbers by a seed |
 //! | [`drawn`] | sketches of many elements, drawn without inserting each |
 //! | [`errors`] | how far estimates are from the truth |
+//! | [`otlp`] | a reader of metrics that are pushed |
 //! | [`search`] | a search through all worlds of a model |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,6 +13,7 @@
 pub mod chance;
 pub mod drawn;
 pub mod errors;
+pub mod otlp;
 pub mod search;
 
 use proptest::prelude::ProptestConfig;

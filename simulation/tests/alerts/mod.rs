@@ -1,6 +1,7 @@
 //! Alerts in whole services: when they fire, what their receivers get, and that nothing is lost of it or said wrongly.
 
 mod deliveries;
+mod digests;
 mod laws;
 mod measures;
 mod rights;

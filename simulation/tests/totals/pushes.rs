@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{client, service};
-use serde_json::Value;
 use tally_simulation::{Client, Faults, Options, World};
+use tally_testing::otlp::{Export, read};
 use tally_wire::alerts::Outgoing;
 
 const URL: &str = "https://otlp.example.com/v1/metrics";
@@ -21,28 +21,28 @@ struct Push {
     /// By metric and attributes: the time and the value of each point of a sum, or the count of another one.
     points: BTreeMap<String, (i64, u64)>,
     headers: Vec<(String, String)>,
-    body: Value,
+    export: Export,
 }
 
-fn number(value: &Value) -> Option<u64> {
-    value.as_str().and_then(|text| text.parse().ok())
-}
-
-fn read(outgoing: &Outgoing, at_ms: i64) -> Push {
+fn took(outgoing: &Outgoing, at_ms: i64) -> Push {
     assert_eq!(outgoing.url, URL);
-    let body: Value = serde_json::from_slice(&outgoing.body).expect("JSON");
-    let metrics = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+    let export = read(&outgoing.body);
     let mut points = BTreeMap::new();
-    for metric in metrics.as_array().expect("metrics") {
-        for kind in ["sum", "histogram", "summary"] {
-            let of_kind = metric[kind]["dataPoints"].as_array().into_iter().flatten();
-            for point in of_kind {
-                let name = format!("{} {}", metric["name"], point["attributes"]);
-                let nanos = number(&point["timeUnixNano"]).expect("a time");
-                let count = number(&point["asInt"]).or_else(|| number(&point["count"]));
-                let at_ms = i64::try_from(nanos / 1_000_000).expect("a time");
-                points.insert(name, (at_ms, count.expect("a count")));
-            }
+    for metric in export
+        .metrics
+        .iter()
+        .filter(|metric| metric.kind != "gauge")
+    {
+        for point in &metric.points {
+            let name = format!("{} {:?}", metric.name, point.attributes);
+            let at_ms = i64::try_from(point.nanos / 1_000_000).expect("a time");
+            points.insert(
+                name,
+                (
+                    at_ms,
+                    point.whole.or(point.double.map(|_| 0)).expect("a count"),
+                ),
+            );
         }
     }
     let headers = outgoing.headers.iter();
@@ -52,7 +52,7 @@ fn read(outgoing: &Outgoing, at_ms: i64) -> Push {
         headers: headers
             .map(|(name, value)| (name.to_string(), value.clone()))
             .collect(),
-        body,
+        export,
     }
 }
 
@@ -72,7 +72,7 @@ fn receiver(world: &World, refused_of_ten: usize) -> Pushes {
     let pushes = Pushes::default();
     let (known, clock) = (pushes.clone(), world.clock());
     world.set_receiver(move |outgoing| {
-        known.borrow_mut().push(read(&outgoing, clock()));
+        known.borrow_mut().push(took(&outgoing, clock()));
         let status = if known.borrow().len() % 10 < refused_of_ten {
             503
         } else {
@@ -128,14 +128,18 @@ fn what_is_pushed_has_the_names_and_values_of_the_metrics() {
     let last = pushes.last().expect("a push");
     assert_eq!(last.increments(), Some(30));
     let has = |name: &str, value: &str| last.headers.contains(&(name.to_owned(), value.to_owned()));
-    assert!(has("authorization", "Basic abc") && has("content-type", "application/json"));
-    let resource = last.body["resourceMetrics"][0]["resource"].to_string();
-    assert!(resource.contains("deployment.environment"), "{resource}");
-    let metrics = last.body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array();
-    let names: Vec<&str> = metrics
-        .expect("metrics")
+    assert!(has("authorization", "Basic abc") && has("content-type", "application/x-protobuf"));
+    let attribute = ("deployment.environment".to_owned(), "test".to_owned());
+    assert!(
+        last.export.resource.contains(&attribute),
+        "{:?}",
+        last.export.resource
+    );
+    let names: Vec<&str> = last
+        .export
+        .metrics
         .iter()
-        .filter_map(|one| one["name"].as_str())
+        .map(|one| one.name.as_str())
         .collect();
     let families = text
         .lines()

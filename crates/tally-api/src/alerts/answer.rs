@@ -6,6 +6,7 @@ use crate::fields::{MissingPartitions, Moment};
 use crate::json::to_json;
 use crate::query::{ListPage, newest_first};
 use tally_core::alert::condition::{Condition, Measure};
+use tally_core::alert::digest::WEEK_SECONDS;
 use tally_core::alert::record::{AlertRecord, AlertState};
 use tally_core::order::in_order;
 use tally_wire::alerts::{Alert, Delivery, Outcome, ScheduledDelivery, Watched, incident_text};
@@ -34,8 +35,10 @@ impl<'a> WatchedView<'a> {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ThresholdsView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,12 +71,23 @@ impl WhenView {
             Measure::UniquesIn(seconds) => ("uniques_in", Some(seconds)),
             Measure::RefusedIn(seconds) => ("refused_in", Some(seconds)),
             Measure::AllowedPercentIn(seconds) => ("allowed_percent_in", Some(seconds)),
+            Measure::Digest(seconds) => {
+                let every = if seconds == WEEK_SECONDS {
+                    "week"
+                } else {
+                    "day"
+                };
+                let thresholds = ThresholdsView {
+                    every: Some(every),
+                    ..ThresholdsView::default()
+                };
+                return Self("digest", thresholds);
+            }
             Measure::Silence => {
                 let seconds = above.and_then(|above| u32::try_from(above + 1).ok());
                 let thresholds = ThresholdsView {
                     seconds,
-                    above: None,
-                    below: None,
+                    ..ThresholdsView::default()
                 };
                 return Self("silent_for", thresholds);
             }
@@ -82,6 +96,7 @@ impl WhenView {
             seconds,
             above,
             below,
+            ..ThresholdsView::default()
         };
         Self(name, thresholds)
     }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use crate::json::{WholeNumber, present, read_object};
 use crate::query::WINDOW_UNIQUES_SECONDS_MAX;
 use tally_core::alert::condition::{Condition, Measure};
+use tally_core::alert::digest::{DAY_SECONDS, WEEK_SECONDS};
 use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
 use tally_wire::alerts::webhook::{Allowed, check};
 use tally_wire::alerts::{Alert, AlertPut, Secret, Watched};
@@ -69,6 +70,17 @@ struct When {
     refused_in: Option<Thresholds>,
     #[serde(default, deserialize_with = "present")]
     allowed_percent_in: Option<Thresholds>,
+    #[serde(default, deserialize_with = "present")]
+    digest: Option<Every>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"every\":\"day\"}"
+)]
+struct Every {
+    every: String,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +121,9 @@ pub fn parse_alert(body: &[u8], allowed: &Allowed) -> Result<AlertPut, Problem> 
             "for_seconds must be whole seconds up to {FOR_SECONDS_MAX}"
         ));
     };
+    if matches!(condition.measure, Measure::Digest(_)) && for_seconds > 0 {
+        return refuse("a digest is sent when its day or week has ended: it takes no for_seconds");
+    }
     check(&wire.webhook, allowed)?;
     let secret = match wire.secret {
         None => None,
@@ -184,10 +199,15 @@ fn condition_of(when: When) -> Result<Condition, Problem> {
         .filter_map(|(name, thresholds, make, has_seconds)| {
             Some((name, thresholds?, make, has_seconds))
         });
-    let (Some((name, thresholds, make, has_seconds)), None) = (given.next(), given.next()) else {
-        return refuse(
-            "when must name one of value, rate_per_minute, count_in, uniques_in, silent_for, refused_in and allowed_percent_in",
-        );
+    let (name, thresholds, make, has_seconds) = match (when.digest, given.next(), given.next()) {
+        (None, Some(given), None) => given,
+        (Some(Every { every }), None, None) => return digest_of(&every),
+        _ => {
+            return refuse(
+                "when must name one of value, rate_per_minute, count_in, uniques_in, silent_for, refused_in, \
+                 allowed_percent_in and digest",
+            );
+        }
     };
     let Thresholds {
         above,
@@ -221,6 +241,14 @@ fn condition_of(when: When) -> Result<Condition, Problem> {
         above: above.map(threshold_of).transpose()?,
         below: below.map(threshold_of).transpose()?,
     })
+}
+
+fn digest_of(every: &str) -> Result<Condition, Problem> {
+    match every {
+        "day" => Ok(Condition::digest(DAY_SECONDS)),
+        "week" => Ok(Condition::digest(WEEK_SECONDS)),
+        _ => refuse("digest needs every: \"day\" or \"week\""),
+    }
 }
 
 fn threshold_of(number: f64) -> Result<i64, Problem> {

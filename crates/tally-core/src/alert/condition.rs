@@ -22,6 +22,8 @@ pub enum Measure {
     RefusedIn(u32),
     /// The allowed checks of a policy in this many seconds, percent.
     AllowedPercentIn(u32),
+    /// Nothing that is over: what was counted is sent each day or week, which has this many seconds.
+    Digest(u32),
 }
 
 /// A measure and its thresholds. It is over if the number is above `above` or below `below`.
@@ -96,6 +98,15 @@ impl Condition {
         Self {
             measure: Measure::Silence,
             above: Some(i64::from(seconds) - 1),
+            below: None,
+        }
+    }
+
+    /// The condition of a digest: none.
+    pub fn digest(seconds: u32) -> Self {
+        Self {
+            measure: Measure::Digest(seconds),
+            above: None,
             below: None,
         }
     }

@@ -7,7 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::{Condition, Reading, ThresholdResult};
+use super::condition::{Condition, Measure, Reading, ThresholdResult};
+use super::digest::{PATIENCE_MS, SETTLED_MS, last_period_ms, next_period_ms};
 use super::samples::RateSamples;
 
 /// The interval between evaluations of an alert, milliseconds.
@@ -67,6 +68,9 @@ pub struct AlertRecord {
     pub reading: Reading,
     /// The samples of earlier measurements.
     pub samples: RateSamples,
+    /// The end of the last day or week that a digest was sent of, or when the alert was made, unix milliseconds.
+    #[serde(default)]
+    digested_ms: i64,
 }
 
 impl AlertRecord {
@@ -81,6 +85,7 @@ impl AlertRecord {
             silenced_until_ms: 0,
             reading: Reading::unknown("it was not measured yet"),
             samples: RateSamples::default(),
+            digested_ms: now_ms,
         }
     }
 
@@ -156,8 +161,38 @@ impl AlertRecord {
         notices
     }
 
+    /// The day or week that a digest must be sent of now: its beginning and its end, unix milliseconds.
+    pub fn digest_due_ms(&self, now_ms: i64, seconds: u32) -> Option<(i64, i64)> {
+        let period_ms = last_period_ms(seconds, now_ms);
+        (period_ms.1 > self.digested_ms).then_some(period_ms)
+    }
+
+    /// Takes the reading of a digest of a time that ended at `to_ms`. Returns whether it is sent now: not during a
+    /// silence, and not while something is missing that may still come.
+    pub fn digest(&mut self, now_ms: i64, to_ms: i64, reading: Reading) -> bool {
+        let waits = !reading.missing.is_empty() && now_ms < to_ms + SETTLED_MS + PATIENCE_MS;
+        let state = match reading.missing.is_empty() {
+            true => AlertState::Ok,
+            false => AlertState::Unknown,
+        };
+        if state != self.state {
+            (self.state, self.since_ms) = (state, now_ms);
+        }
+        self.reading = reading;
+        if !waits {
+            self.digested_ms = to_ms;
+        }
+        !waits && self.silenced_until_ms(now_ms).is_none()
+    }
+
     /// When it is evaluated next, unix milliseconds, after an evaluation at `at_ms`.
     pub fn next_ms(&self, at_ms: i64, condition: &Condition) -> i64 {
+        if let Measure::Digest(seconds) = condition.measure {
+            return match self.digest_due_ms(at_ms, seconds) {
+                Some(_) => at_ms + EVERY_MS,
+                None => next_period_ms(seconds, at_ms),
+            };
+        }
         let value = self.reading.value;
         let is_near = value.is_some_and(|value| condition.is_near(value));
         let every_ms = match self.state {

@@ -19,7 +19,7 @@ use crate::directory::alarm::Alarm;
 use tally_api::access::Caller;
 use tally_api::alerts::request::request_of;
 use tally_core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
-use tally_core::alert::condition::Reading;
+use tally_core::alert::condition::{Measure, Reading};
 use tally_core::alert::record::{AlertRecord, EVERY_MS, Notice};
 use tally_host::Host;
 use tally_host::object::Object;
@@ -41,6 +41,9 @@ use tally_wire::rights::{Gift, Giver, HeldKey, Room};
 /// How long a measurement may take, milliseconds: twice the time that a reader waits for a datacenter, and the time for
 /// the roots.
 const MEASURE_MS_MAX: u64 = 8_000;
+
+/// How long the measurement of a digest may take, milliseconds: it reads two tops, and ten counters.
+const DIGEST_MS_MAX: u64 = 40_000;
 
 /// The alerts that are measured at once, and the deliveries in flight: the platform allows six open connections.
 const AT_ONCE: usize = 6;
@@ -278,6 +281,7 @@ impl Alerts {
             since_ms: now_ms,
             alert: stored.alert.clone(),
             reading: stored.record.reading.clone(),
+            digest: None,
         };
         let mut delivery = Delivery::new(test.name, event, now_ms);
         delivery.attempts = 1;
@@ -343,6 +347,9 @@ impl Alerts {
             return Ok(());
         }
         let begun_ms = self.host.now_ms();
+        if let Measure::Digest(seconds) = before.alert.condition.measure {
+            return self.digest(name, before, seconds).await;
+        }
         let measuring = tally_aggregator::measure_alert(&self.host, &before.alert, begun_ms);
         let measured = self.host.within_ms(MEASURE_MS_MAX, measuring).await;
         // Changes made meanwhile take precedence.
@@ -369,6 +376,61 @@ impl Alerts {
             self.store.put(name, &stored, due_ms)?;
             for notice in &notices {
                 let delivery = delivery_of(name, &stored, *notice, now_ms);
+                self.store.deliver(&delivery, Some(now_ms))?;
+            }
+            Ok(())
+        })?;
+        self.alarm.arm(now_ms).await
+    }
+
+    /// Measures what a digest is about, if it is due, and stores the delivery.
+    async fn digest(
+        &self,
+        name: &AlertName,
+        before: StoredAlert,
+        seconds: u32,
+    ) -> Result<(), Fault> {
+        let (revision, watched) = (before.revision, &before.alert.watched);
+        let due = before.record.digest_due_ms(self.host.now_ms(), seconds);
+        let measured = match due {
+            None => None,
+            Some(period_ms) => {
+                let measuring = tally_aggregator::measure_digest(&self.host, watched, period_ms);
+                let measured = self.host.within_ms(DIGEST_MS_MAX, measuring).await;
+                let late = || Fault::Unavailable("the counters did not answer in time".to_owned());
+                Some((period_ms, measured.unwrap_or_else(|| Err(late()))))
+            }
+        };
+        // Changes made meanwhile take precedence.
+        let stored = self.store.get(name)?;
+        let Some(mut stored) = stored.filter(|stored| stored.revision == revision) else {
+            return Ok(());
+        };
+        let now_ms = self.host.now_ms();
+        let mut sent = None;
+        if let Some(((from_ms, to_ms), measured)) = measured {
+            let (digest, reading) = match measured {
+                Ok((digest, reading)) => (Some(digest), reading),
+                Err(fault) => (None, Reading::unknown(fault.to_string())),
+            };
+            let has_room = self.store.waiting(name)? < WAITING_MAX;
+            let is_sent = stored.record.digest(now_ms, to_ms, reading.clone());
+            sent = digest
+                .filter(|_| is_sent && has_room)
+                .map(|digest| AlertEvent {
+                    kind: EventKind::Digest,
+                    incident: self.host.random(),
+                    since_ms: from_ms,
+                    alert: stored.alert.clone(),
+                    reading,
+                    digest: Some(digest),
+                });
+        }
+        let due_ms = stored.record.next_ms(now_ms, &stored.alert.condition);
+        self.store.atomically(|| {
+            self.store.put(name, &stored, due_ms)?;
+            if let Some(event) = &sent {
+                let delivery = Delivery::new(name.clone(), event.clone(), now_ms);
                 self.store.deliver(&delivery, Some(now_ms))?;
             }
             Ok(())
@@ -496,6 +558,7 @@ fn delivery_of(name: &AlertName, stored: &StoredAlert, notice: Notice, now_ms: i
         since_ms: incident.since_ms,
         alert: stored.alert.clone(),
         reading: stored.record.reading.clone(),
+        digest: None,
     };
     Delivery::new(name.clone(), event, now_ms)
 }

@@ -144,7 +144,7 @@ impl MetricsPush {
             start_ms: state.start_ms,
             time_ms: state.newest_ms,
         };
-        let body = otlp_body(&fleet_text(&fleet), &context).into_bytes();
+        let body = otlp_body(&fleet_text(&fleet), &context);
         let set = read(OTLP_HEADERS).and_then(|text| otlp::headers(&text));
         let set = set.unwrap_or_default().into_iter();
         let own = [("content-type", OTLP_CONTENT_TYPE), ("user-agent", "Tally")];

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::alert::Alert;
+use super::digest::CountDigest;
 use crate::names::alert::AlertName;
 use tally_core::alert::condition::Reading;
 
@@ -17,6 +18,8 @@ pub enum EventKind {
     Resolved,
     /// A test of the delivery itself.
     Test,
+    /// What was counted in a day or a week.
+    Digest,
 }
 
 impl EventKind {
@@ -26,6 +29,7 @@ impl EventKind {
             Self::Firing => "firing",
             Self::Resolved => "resolved",
             Self::Test => "test",
+            Self::Digest => "digest",
         }
     }
 }
@@ -35,14 +39,16 @@ impl EventKind {
 pub struct AlertEvent {
     /// What it reports.
     pub kind: EventKind,
-    /// The number of the incident; a test has a number of its own.
+    /// The number of the incident; a test and a digest have a number of their own.
     pub incident: u64,
-    /// When the incident began, or the test, unix milliseconds.
+    /// When the incident, the test or the time of the digest began, unix milliseconds.
     pub since_ms: i64,
     /// The alert's settings at that time.
     pub alert: Alert,
     /// The measured value.
     pub reading: Reading,
+    /// What a digest says.
+    pub digest: Option<CountDigest>,
 }
 
 /// The result of one attempt.

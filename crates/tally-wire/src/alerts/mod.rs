@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `alert` | an alert, its subject and its secret |
 //! | `delivery` | deliveries and their outcome |
+//! | `digest` | what was counted in a day or a week |
 //! | [`webhook`] | which addresses a webhook may have |
 
 mod alert;
 mod delivery;
+mod digest;
 pub mod webhook;
 
 pub use alert::{
@@ -16,4 +18,5 @@ pub use alert::{
 pub use delivery::{
     AlertEvent, Attempt, Delivery, EventKind, Outcome, ScheduledDelivery, incident_text, refusal_of,
 };
+pub use digest::{CountDigest, DigestCount};
 pub use webhook::Outgoing;
