@@ -98,7 +98,7 @@ fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
 }
 
 /// The messages of a field.
-fn all<'a>(message: &'a [u8], number: u64) -> impl Iterator<Item = &'a [u8]> {
+fn all(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
     fields(message)
         .into_iter()
         .filter_map(move |(known, value)| match value {
