@@ -109,7 +109,7 @@ impl MetricsPush {
         match failure {
             None => (state.failures, state.due_ms) = (0, begun_ms + EVERY_MS),
             Some(why) => {
-                if state.failures % LOGGED_EVERY == 0 {
+                if state.failures.is_multiple_of(LOGGED_EVERY) {
                     let host = host_name(url);
                     self.host
                         .fail(&format!("metrics were not pushed to {host}: {why}"));
