@@ -34,7 +34,7 @@ type LeadRows = Vec<(Vec<u8>, Vec<u8>)>;
 type LeadRowsAfter = Option<(u64, Vec<u8>)>;
 
 /// A search for a lead. Its mark is the number of handovers when it began, see
-/// [`super::lead_place::LeadPlaceState::handover_count`].
+/// [`super::lead_role::LeadPlaceState::handover_count`].
 type LeadTaker = Taker<LeadPlace, Vec<u8>, u64>;
 
 /// A lead that is being taken over.

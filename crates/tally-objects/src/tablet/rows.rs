@@ -18,7 +18,7 @@ use tally_core::counter::id::CounterId;
 use tally_host::object::SqlValue;
 use tally_wire::messages::Fault;
 
-/// Keys sort in the order of their parts, see [`row_key`]. WITHOUT ROWID: an upsert writes one row.
+/// Keys sort in the order of their parts, see [`super::row_names::row_key`]. WITHOUT ROWID: an upsert writes one row.
 const SCHEMA: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS rows (counter TEXT NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL, \
     PRIMARY KEY (counter, key)) WITHOUT ROWID",
