@@ -10,10 +10,10 @@
 //! cell. In return any receiver can apply any delta, without the base states of its sender. So several messages may be
 //! in flight, each with all that is not confirmed.
 //!
-//! A sender is a [`Feed`]: a view, and a log of changes by revision. Revisions are in memory and belong to an
-//! *incarnation*, a number drawn at random when the feed is made. A receiver whose mark is of another incarnation, or
-//! older than the log, gets all cells (they are few) and is asked for the digests of its unique elements. Then only the
-//! blocks that differ are sent.
+//! A sender is a [`Feed`](feed::Feed): a view, and a log of changes by revision. Revisions are in memory and belong to
+//! an *incarnation*, a number drawn at random when the feed is made. A receiver whose mark is of another incarnation,
+//! or older than the log, gets all cells (they are few) and is asked for the digests of its unique elements. Then only
+//! the blocks that differ are sent.
 //!
 //! ```text
 //! lead: Feed ── since(what the root has) ──► Delta ──► root: ViewReceiver::take ──► ReceiverState ──► lead
