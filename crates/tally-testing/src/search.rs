@@ -42,6 +42,58 @@ pub trait Model: Clone + Hash {
     }
 }
 
+/// What the network does with a message on its way, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageEvent {
+    /// It arrives. The place may crash once it has stored what it stores.
+    Deliver(u8, bool),
+    /// It never arrives.
+    Lose(u8),
+    /// It arrives another time, later.
+    Double(u8),
+    /// It stays on its way after its sender has given up.
+    Late(u8),
+}
+
+impl MessageEvent {
+    /// All that may happen to a message: `arrives` where its receiver takes it now, `crashes` where a place may crash,
+    /// and `faults` where the network may fail.
+    pub fn all(number: u8, arrives: bool, crashes: bool, faults: bool) -> Vec<Self> {
+        let mut events = Vec::new();
+        if arrives {
+            events.push(Self::Deliver(number, false));
+        }
+        if arrives && crashes {
+            events.push(Self::Deliver(number, true));
+        }
+        if faults {
+            events.extend([Self::Lose(number), Self::Double(number), Self::Late(number)]);
+        }
+        events
+    }
+
+    /// The number of the message.
+    pub fn number(self) -> usize {
+        let (Self::Deliver(number, _)
+        | Self::Lose(number)
+        | Self::Double(number)
+        | Self::Late(number)) = self;
+        usize::from(number)
+    }
+
+    /// The event in words.
+    pub fn tell(self, message: &str) -> String {
+        let happens = match self {
+            Self::Deliver(_, false) => "arrives",
+            Self::Deliver(_, true) => "arrives, then a crash",
+            Self::Lose(_) => "is lost",
+            Self::Double(_) => "is doubled",
+            Self::Late(_) => "is late",
+        };
+        format!("{happens}: {message}")
+    }
+}
+
 /// What a search found.
 pub struct Explored {
     /// How many different worlds.

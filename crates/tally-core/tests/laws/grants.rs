@@ -1,7 +1,8 @@
-//! Laws of grants, in all interleavings of a root, two leads and a new shard of one of them, while the number of shards
-//! changes twice, with messages that are lost, doubled or late, and a crash after any effect: what was acknowledged is
-//! in the sum, once; a shard whose part the lead keeps counts nothing; each grant comes once faults stop. Without a
-//! guard a law fails, and the shortest trace is printed.
+//! Laws of grants, in all interleavings of a root, two leads and a new shard of one of them. The number of shards
+//! changes twice. Messages are lost, doubled or late, and a place crashes after any effect.
+//!
+//! Laws: what was acknowledged is in the sum, once. A shard whose part the lead keeps counts nothing. Each grant comes
+//! once faults stop. Without a guard a law fails, and the shortest trace is printed.
 
 mod world;
 

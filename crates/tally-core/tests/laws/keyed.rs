@@ -1,7 +1,8 @@
-//! Laws of keyed writes with two ledgers, in all interleavings of two senders, a root and two leads, while the home of
-//! the counter moves twice, with messages that are lost, doubled or late, and a crash after any effect: what was
-//! acknowledged is in the sum, once; at most one lead counts; each write ends once faults stop. Without a guard a law
-//! fails, and the shortest trace is printed.
+//! Laws of keyed writes with two ledgers, in all interleavings of two senders, a root and two leads. The home of the
+//! counter moves twice. Messages are lost, doubled or late, and a place crashes after any effect.
+//!
+//! Laws: what was acknowledged is in the sum, once. At most one lead counts. Each write ends once faults stop. Without
+//! a guard a law fails, and the shortest trace is printed.
 
 mod world;
 

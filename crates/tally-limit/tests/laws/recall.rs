@@ -1,7 +1,8 @@
-//! Laws of leases that are recalled, in all interleavings of a lender and two borrowers, with messages that are lost,
-//! doubled or late, and a crash after any effect: no more than the limit is admitted; no token can be spent at two
-//! places; each recall ends once faults stop, and without faults no quota is missing. Without a
-//! guard a law fails, and the shortest trace is printed.
+//! Laws of leases that are recalled, in all interleavings of a lender and two borrowers. Messages are lost, doubled or
+//! late, and a place crashes after any effect.
+//!
+//! Laws: no more than the limit is admitted. No token can be spent at two places. Each recall ends once faults stop,
+//! and without faults no quota is missing. Without a guard a law fails, and the shortest trace is printed.
 
 mod world;
 

@@ -12,6 +12,7 @@ use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::{Part, Question};
 use tally_core::counter::nonces::Nonce;
 use tally_core::counter::total::Value;
+use tally_testing::search::MessageEvent::{self, Deliver, Double, Late, Lose};
 use tally_testing::search::Model;
 
 /// The time stands still: no time to live is set.
@@ -111,13 +112,8 @@ pub enum Event {
     Seal,
     /// A sender gives up waiting, and sends its write again.
     Again(u8),
-    /// A message arrives. The place may crash once it has stored what it stores.
-    Deliver(u8, bool),
-    Lose(u8),
-    /// It arrives another time, later. Writes do not: only their senders repeat them.
-    Double(u8),
-    /// A message stays on its way after its sender has given up.
-    Late(u8),
+    /// Something happens to a message. Writes do not arrive twice: only their senders repeat them.
+    Message(MessageEvent),
     Crash(u8),
     CrashRoot,
 }
@@ -498,7 +494,7 @@ impl World {
         }
     }
 
-    /// A message will never arrive. Who waits for it or for its answer, goes on.
+    /// A message will never arrive, so nobody waits for it or for its answer any more.
     fn gone(&mut self, message: &Message) {
         match message {
             Message::Write(copy) | Message::Moved(copy) => self.unsure(copy),
@@ -631,19 +627,9 @@ impl Model for World {
             events.push(Event::CrashRoot);
         }
         for (number, message) in (0..).zip(&self.messages) {
-            if self.may_arrive(message) {
-                events.push(Event::Deliver(number, false));
-                if self.crashes > 0 {
-                    events.push(Event::Deliver(number, true));
-                }
-            }
-            if self.message_faults > 0 {
-                events.extend([
-                    Event::Lose(number),
-                    Event::Double(number),
-                    Event::Late(number),
-                ]);
-            }
+            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+            let all = MessageEvent::all(number, self.may_arrive(message), crashes, faults);
+            events.extend(all.into_iter().map(Event::Message));
         }
         events
     }
@@ -651,7 +637,10 @@ impl Model for World {
     fn calm_event(&self) -> Option<Event> {
         let arrives = self.messages.iter().position(|it| self.may_arrive(it));
         if let Some(number) = arrives {
-            return Some(Event::Deliver(u8::try_from(number).expect("few"), false));
+            return Some(Event::Message(Deliver(
+                u8::try_from(number).expect("few"),
+                false,
+            )));
         }
         let is_calm = |event: &Event| matches!(event, Event::Again(_) | Event::Seal);
         self.events().into_iter().find(is_calm)
@@ -680,13 +669,13 @@ impl Model for World {
                     is_live: true,
                 });
             }
-            Event::Deliver(number, crashes) => world.deliver(number, crashes),
-            Event::Lose(number) => {
+            Event::Message(Deliver(number, crashes)) => world.deliver(number, crashes),
+            Event::Message(Lose(number)) => {
                 world.message_faults -= 1;
                 let message = world.messages.remove(at(number));
                 world.gone(&message);
             }
-            Event::Double(number) => {
+            Event::Message(Double(number)) => {
                 world.message_faults -= 1;
                 let mut copy = world.messages[at(number)].clone();
                 if matches!(copy, Message::Write(_)) {
@@ -695,7 +684,7 @@ impl Model for World {
                 Self::leave(&mut copy)?;
                 world.messages.push(copy);
             }
-            Event::Late(number) => {
+            Event::Message(Late(number)) => {
                 world.message_faults -= 1;
                 let message = world.messages[at(number)].clone();
                 Self::leave(&mut world.messages[at(number)])?;
@@ -757,7 +746,7 @@ impl Model for World {
     }
 
     fn tell(&self, event: Event) -> String {
-        let message = |number: u8| match &self.messages[at(number)] {
+        let message = |number: usize| match &self.messages[number] {
             Message::Granted { to, grant } => {
                 format!("Granted {{ to: {to}, alone: {} }}", grant.alone)
             }
@@ -766,11 +755,7 @@ impl Model for World {
             other => format!("{other:?}"),
         };
         match event {
-            Event::Deliver(number, false) => format!("arrives: {}", message(number)),
-            Event::Deliver(number, true) => format!("arrives, then a crash: {}", message(number)),
-            Event::Lose(number) => format!("is lost: {}", message(number)),
-            Event::Double(number) => format!("is doubled: {}", message(number)),
-            Event::Late(number) => format!("is late: {}", message(number)),
+            Event::Message(event) => event.tell(&message(event.number())),
             event => format!("{event:?}"),
         }
     }

@@ -7,6 +7,7 @@
 use tally_core::handover::giver::{Given, GiverRequest, asked};
 use tally_core::handover::taker::{GiverAnswer, Taker, TakerStep};
 use tally_core::handover::{Debt, Holding, IfNowhere, Sealed};
+use tally_testing::search::MessageEvent::{self, Deliver, Double, Late, Lose};
 use tally_testing::search::Model;
 
 const PLACES: u8 = 3;
@@ -113,12 +114,8 @@ pub enum Event {
     Write(u8),
     /// A place pays its debt.
     Pay(u8),
-    /// A message arrives. The place may crash once it has stored what it stores.
-    Deliver(u8, bool),
-    /// A message is lost, delivered another time later, or so late that nobody waits for it.
-    Lose(u8),
-    Double(u8),
-    Late(u8),
+    /// Something happens to a message.
+    Message(MessageEvent),
     Crash(u8),
 }
 
@@ -592,7 +589,7 @@ impl World {
         }
     }
 
-    /// A message will never arrive. Who waits for it or for its answer, goes on.
+    /// A message will never arrive, so nobody waits for it or for its answer any more.
     fn gone(&mut self, message: &Message) {
         match message {
             Message::Ask { by, is_live, .. } => self.refuse(*by, *is_live),
@@ -684,24 +681,16 @@ impl Model for World {
             }
         }
         for number in (0..).take(self.messages.len()) {
-            events.push(Event::Deliver(number, false));
-            if self.crashes > 0 {
-                events.push(Event::Deliver(number, true));
-            }
-            if self.message_faults > 0 {
-                events.extend([
-                    Event::Lose(number),
-                    Event::Double(number),
-                    Event::Late(number),
-                ]);
-            }
+            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+            let all = MessageEvent::all(number, true, crashes, faults);
+            events.extend(all.into_iter().map(Event::Message));
         }
         events
     }
 
     fn calm_event(&self) -> Option<Event> {
         if !self.messages.is_empty() {
-            return Some(Event::Deliver(0, false));
+            return Some(Event::Message(Deliver(0, false)));
         }
         let calm = |event: &Event| match event {
             Event::Learn(_, to) => *to == self.newest,
@@ -724,10 +713,10 @@ impl Model for World {
             Event::Granted(place) => world.begin(place),
             Event::Write(place) => world.write(place),
             Event::Pay(place) => world.pay(place),
-            Event::Deliver(number, crashes) => world.deliver(number, crashes),
-            Event::Lose(number) => world.lose(number),
-            Event::Double(number) => world.double(number)?,
-            Event::Late(number) => world.late(number)?,
+            Event::Message(Deliver(number, crashes)) => world.deliver(number, crashes),
+            Event::Message(Lose(number)) => world.lose(number),
+            Event::Message(Double(number)) => world.double(number)?,
+            Event::Message(Late(number)) => world.late(number)?,
             Event::Crash(place) => {
                 world.crashes -= 1;
                 world.crash(place);
@@ -776,13 +765,7 @@ impl Model for World {
 
     fn tell(&self, event: Event) -> String {
         match event {
-            Event::Deliver(number, false) => format!("arrives: {:?}", self.messages[at(number)]),
-            Event::Deliver(number, true) => {
-                format!("arrives, then a crash: {:?}", self.messages[at(number)])
-            }
-            Event::Lose(number) => format!("is lost: {:?}", self.messages[at(number)]),
-            Event::Double(number) => format!("is doubled: {:?}", self.messages[at(number)]),
-            Event::Late(number) => format!("is late: {:?}", self.messages[at(number)]),
+            Event::Message(event) => event.tell(&format!("{:?}", self.messages[event.number()])),
             event => format!("{event:?}"),
         }
     }

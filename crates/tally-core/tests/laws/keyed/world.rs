@@ -16,6 +16,7 @@ use tally_core::counter::ledger::{
 use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::merge::CellTotals;
 use tally_core::counter::total::Value;
+use tally_testing::search::MessageEvent::{self, Deliver, Double, Late, Lose};
 use tally_testing::search::Model;
 
 /// The time stands still: no time to live is set, and no record is old.
@@ -133,13 +134,8 @@ pub enum Event {
     Start(u8),
     /// The home moves.
     Move,
-    /// A message arrives. The place may crash once it has stored what it stores.
-    Deliver(u8, bool),
-    Lose(u8),
-    /// It arrives another time, later.
-    Double(u8),
-    /// It stays on its way after its sender has given up.
-    Late(u8),
+    /// Something happens to a message.
+    Message(MessageEvent),
     Crash(u8),
     CrashRoot,
 }
@@ -548,7 +544,7 @@ impl World {
         }
     }
 
-    /// A message will never arrive. Who waits for it or for its answer, goes on.
+    /// A message will never arrive, so nobody waits for it or for its answer any more.
     fn gone(&mut self, message: &Message) {
         match message {
             Message::Claim { by, is_live, .. } if *is_live => self.again(*by),
@@ -633,19 +629,9 @@ impl Model for World {
             events.push(Event::CrashRoot);
         }
         for (number, message) in (0..).zip(&self.messages) {
-            if self.may_arrive(message) {
-                events.push(Event::Deliver(number, false));
-                if self.crashes > 0 {
-                    events.push(Event::Deliver(number, true));
-                }
-            }
-            if self.message_faults > 0 {
-                events.extend([
-                    Event::Lose(number),
-                    Event::Double(number),
-                    Event::Late(number),
-                ]);
-            }
+            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+            let all = MessageEvent::all(number, self.may_arrive(message), crashes, faults);
+            events.extend(all.into_iter().map(Event::Message));
         }
         events
     }
@@ -653,7 +639,7 @@ impl Model for World {
     fn calm_event(&self) -> Option<Event> {
         let arrives = self.messages.iter().position(|it| self.may_arrive(it));
         let number = u8::try_from(arrives?).expect("few");
-        Some(Event::Deliver(number, false))
+        Some(Event::Message(Deliver(number, false)))
     }
 
     fn after(&self, event: Event) -> Option<Self> {
@@ -661,19 +647,19 @@ impl Model for World {
         match event {
             Event::Start(by) => world.start(by),
             Event::Move => world.move_home(),
-            Event::Deliver(number, crashes) => world.deliver(number, crashes),
-            Event::Lose(number) => {
+            Event::Message(Deliver(number, crashes)) => world.deliver(number, crashes),
+            Event::Message(Lose(number)) => {
                 world.message_faults -= 1;
                 let message = world.messages.remove(at(number));
                 world.gone(&message);
             }
-            Event::Double(number) => {
+            Event::Message(Double(number)) => {
                 world.message_faults -= 1;
                 let mut copy = world.messages[at(number)].clone();
                 Self::leave(&mut copy)?;
                 world.messages.push(copy);
             }
-            Event::Late(number) => {
+            Event::Message(Late(number)) => {
                 world.message_faults -= 1;
                 let message = world.messages[at(number)].clone();
                 Self::leave(&mut world.messages[at(number)])?;
@@ -721,7 +707,7 @@ impl Model for World {
     }
 
     fn tell(&self, event: Event) -> String {
-        let message = |number: u8| match &self.messages[at(number)] {
+        let message = |number: usize| match &self.messages[number] {
             Message::Granted { to, .. } => format!("Granted {{ to: {to} }}"),
             Message::Suspended { by, .. } => format!("Suspended {{ by: {by} }}"),
             Message::Counted { to, outcome } => {
@@ -731,11 +717,7 @@ impl Model for World {
             other => format!("{other:?}"),
         };
         match event {
-            Event::Deliver(number, false) => format!("arrives: {}", message(number)),
-            Event::Deliver(number, true) => format!("arrives, then a crash: {}", message(number)),
-            Event::Lose(number) => format!("is lost: {}", message(number)),
-            Event::Double(number) => format!("is doubled: {}", message(number)),
-            Event::Late(number) => format!("is late: {}", message(number)),
+            Event::Message(event) => event.tell(&message(event.number())),
             event => format!("{event:?}"),
         }
     }

@@ -8,6 +8,7 @@ use tally_limit::borrower::Borrower;
 use tally_limit::lease::{Admission, LeaseAnswer, LeaseId, LeaseRequest};
 use tally_limit::lender::Lender;
 use tally_limit::policy::{Policy, Scope};
+use tally_testing::search::MessageEvent::{self, Deliver, Double, Late, Lose};
 use tally_testing::search::Model;
 
 const NOW_MS: i64 = 1_000_000;
@@ -86,13 +87,8 @@ pub enum Event {
     Call(u8),
     /// The caller of a call that waits gives up.
     Leave(u8),
-    /// A message arrives. The place may crash once it has stored what it stores.
-    Deliver(u8, bool),
-    Lose(u8),
-    /// It arrives another time, later.
-    Double(u8),
-    /// It stays on its way after its sender has given up.
-    Late(u8),
+    /// Something happens to a message.
+    Message(MessageEvent),
     Crash(u8),
     CrashLender,
 }
@@ -191,7 +187,7 @@ impl World {
         }
     }
 
-    /// The call that waits is decided by what is lent now.
+    /// The present lease decides about the call that waits.
     fn decide(&mut self, number: u8) {
         let place = &mut self.places[at(number)];
         if let Some(cost) = place.waiting.take() {
@@ -342,7 +338,7 @@ impl World {
         }
     }
 
-    /// A message will never arrive. Who waits for it or for its answer, goes on.
+    /// A message will never arrive, so nobody waits for it or for its answer any more.
     fn gone(&mut self, message: &Message) {
         match message {
             Message::Request {
@@ -432,23 +428,15 @@ impl Model for World {
             events.push(Event::CrashLender);
         }
         for number in (0..).take(self.messages.len()) {
-            events.push(Event::Deliver(number, false));
-            if self.crashes > 0 {
-                events.push(Event::Deliver(number, true));
-            }
-            if self.message_faults > 0 {
-                events.extend([
-                    Event::Lose(number),
-                    Event::Double(number),
-                    Event::Late(number),
-                ]);
-            }
+            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+            let all = MessageEvent::all(number, true, crashes, faults);
+            events.extend(all.into_iter().map(Event::Message));
         }
         events
     }
 
     fn calm_event(&self) -> Option<Event> {
-        (!self.messages.is_empty()).then_some(Event::Deliver(0, false))
+        (!self.messages.is_empty()).then_some(Event::Message(Deliver(0, false)))
     }
 
     fn after(&self, event: Event) -> Option<Self> {
@@ -463,21 +451,21 @@ impl Model for World {
                 let place = &mut world.places[at(number)];
                 place.borrower.leave(place.waiting.take()?);
             }
-            Event::Deliver(number, crashes) => world.deliver(number, crashes),
-            Event::Lose(number) => {
+            Event::Message(Deliver(number, crashes)) => world.deliver(number, crashes),
+            Event::Message(Lose(number)) => {
                 world.message_faults -= 1;
                 world.has_failed = true;
                 let message = world.messages.remove(at(number));
                 world.gone(&message);
             }
-            Event::Double(number) => {
+            Event::Message(Double(number)) => {
                 world.message_faults -= 1;
                 world.has_failed = true;
                 let mut copy = world.messages[at(number)].clone();
                 Self::leave_message(&mut copy)?;
                 world.messages.push(copy);
             }
-            Event::Late(number) => {
+            Event::Message(Late(number)) => {
                 world.message_faults -= 1;
                 world.has_failed = true;
                 let message = world.messages[at(number)].clone();
@@ -540,7 +528,7 @@ impl Model for World {
     }
 
     fn tell(&self, event: Event) -> String {
-        let message = |number: u8| match &self.messages[at(number)] {
+        let message = |number: usize| match &self.messages[number] {
             Message::Request { by, request, .. } => {
                 format!("a request of {by} for {}", request.want)
             }
@@ -552,11 +540,7 @@ impl Model for World {
             Message::Report(None) => "no report".to_owned(),
         };
         match event {
-            Event::Deliver(number, false) => format!("arrives: {}", message(number)),
-            Event::Deliver(number, true) => format!("arrives, then a crash: {}", message(number)),
-            Event::Lose(number) => format!("is lost: {}", message(number)),
-            Event::Double(number) => format!("is doubled: {}", message(number)),
-            Event::Late(number) => format!("is late: {}", message(number)),
+            Event::Message(event) => event.tell(&message(event.number())),
             event => format!("{event:?}"),
         }
     }
