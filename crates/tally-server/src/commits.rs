@@ -20,8 +20,8 @@ use super::store::registry::Registry;
 /// The most threads that sync the commits of one tick: each waits for the disk at most of the time.
 const SYNCED_AT_ONCE: usize = 4;
 
-/// Up to so many turns after a sync, the next one is done at once: nobody else has used the time, and handing it to
-/// another thread would make a lone client wait for that too.
+/// The most turns between two syncs of a quiet thread. Such a thread syncs by itself: it has nobody else to answer
+/// meanwhile, and a lone client would wait for the other thread too.
 const TURNS_MIN: u64 = 24;
 
 /// The places that have something to commit.
@@ -105,7 +105,7 @@ fn sync(logs: &[Arc<File>], ground: &Ground) {
     }
 }
 
-/// Syncs the logs in other threads, so that this one goes on.
+/// Syncs the logs in other threads, while this one answers others.
 async fn sync_elsewhere(places: &[Rc<Place>], ground: &Ground) {
     let logs = logs_of(places);
     let parts = logs.chunks(logs.len().div_ceil(SYNCED_AT_ONCE).max(1));

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing leaves an object before all that it has written is durable: messages, answers and texts wait in
 //! its outbox for the commit of the tick, and after it for the sync. A commit that fails takes the object's memory, its
-//! tasks and its outbox with it, so no task goes on with what is not stored.
+//! tasks and its outbox with it, so no task continues with what is not stored.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

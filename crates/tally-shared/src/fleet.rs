@@ -45,7 +45,7 @@ const LATE_MS: i64 = 5_000;
 /// its checkpoint, after 3 s.
 const GATHER_MS: i64 = 2_000;
 
-/// How often an isolate wakes the partition that pushes metrics, milliseconds. That partition then goes on by itself,
+/// How often an isolate wakes the partition that pushes metrics, milliseconds. That partition then wakes itself,
 /// until it finds no address to push to.
 const WAKE_EVERY_MS: i64 = 3_600_000;
 

@@ -1,4 +1,4 @@
-//! The push of the deployment's metrics by OTLP/HTTP, against what clients were told and what `/metrics` says.
+//! The push of the deployment's metrics by OTLP/HTTP, against the answers that clients got and `/metrics`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Push {
 
 type Pushes = Rc<RefCell<Vec<Push>>>;
 
-/// A receiver, which refuses as many pushes of ten as it is told to.
+/// A receiver, which refuses `refused_of_ten` of ten pushes.
 fn receiver(world: &World, refused_of_ten: usize) -> Pushes {
     let pushes = Pushes::default();
     let (known, clock) = (pushes.clone(), world.clock());

@@ -102,7 +102,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lives worlds on all cores, until so many went wrong.
+    /// Lives worlds on all cores, until enough went wrong.
     fn live_all(&self) -> Tally {
         let (seeds, from) = (self.seeds, self.from);
         let next = AtomicU64::new(0);

@@ -47,7 +47,7 @@ impl CallBudget {
         )
     }
 
-    /// Takes all that are left, for work that goes on after this request.
+    /// Takes all that are left, for work that continues after this request.
     #[must_use]
     pub fn take_rest(&self) -> Self {
         Self::new(self.0.take())

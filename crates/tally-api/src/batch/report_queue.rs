@@ -118,7 +118,7 @@ impl ReportQueue {
         self.added += 1;
     }
 
-    /// Whether there are so many leads that they are reported before more count.
+    /// Whether it is full: its leads are reported before more count.
     pub fn is_full(&self) -> bool {
         self.leads.len() >= LEADS_MAX
     }

@@ -98,7 +98,7 @@ impl TabletRows {
     }
 }
 
-/// The statement for the wakes of so many tenants: all rows of some kinds, the newest minute of unique elements,
+/// The statement for the wakes of that number of tenants: all rows of some kinds, the newest minute of unique elements,
 /// whether there is a record, the alarm.
 fn statement(tenants: usize) -> String {
     let ids = vec!["(?)"; tenants].join(", ");
