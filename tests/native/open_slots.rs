@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use tally_core::counter::settings::SHARDS_MAX;
 use tally_wire::isolate::open_slots::{
-    GROUP_COST, LET_GO_MS, OPENING_COST, ObjectUser, Openings, REST_MS,
+    GROUP_COST, LET_GO_AT_NEED_MS, LET_GO_MS, OPENING_COST, ObjectUser, Openings, REST_MS,
 };
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
 #[test]
 fn there_is_room_again_once_objects_have_been_let_go() {
-    let mut openings = Openings::new(8);
+    let mut openings = Openings::new(8, LET_GO_MS);
     for name in 0..6 {
         assert_eq!(openings.admit(name, ObjectUser::Bulk, NOW_MS), Ok(()));
     }
@@ -42,8 +42,22 @@ fn there_is_room_again_once_objects_have_been_let_go() {
 }
 
 #[test]
+fn where_objects_are_closed_at_need_there_is_room_once_they_are_idle() {
+    let mut openings = Openings::new(8, LET_GO_AT_NEED_MS);
+    for name in 0..8 {
+        assert_eq!(openings.admit(name, ObjectUser::Single, NOW_MS), Ok(()));
+    }
+    let let_go_ms = u64::try_from(LET_GO_AT_NEED_MS).expect("a time");
+    let refused = openings.admit(8, ObjectUser::Single, NOW_MS);
+    assert_eq!(refused, Err(let_go_ms));
+    let later_ms = NOW_MS + LET_GO_AT_NEED_MS;
+    assert_eq!(openings.admit(8, ObjectUser::Single, later_ms), Ok(()));
+    assert_eq!(openings.time_for(13), 2 * LET_GO_AT_NEED_MS);
+}
+
+#[test]
 fn a_change_of_one_counter_reaches_all_of_its_shards_however_few_may_be_open() {
-    let mut openings = Openings::new(8);
+    let mut openings = Openings::new(8, LET_GO_MS);
     for name in 0..8 {
         assert_eq!(openings.admit(name, ObjectUser::Single, NOW_MS), Ok(()));
     }
@@ -57,7 +71,7 @@ fn a_change_of_one_counter_reaches_all_of_its_shards_however_few_may_be_open() {
 
 #[test]
 fn a_group_ends_then_rests_then_the_next_begins() {
-    let mut openings = Openings::new(1_000);
+    let mut openings = Openings::new(1_000, LET_GO_MS);
     let group: Vec<_> = (0..u64::from(GROUP_COST / OPENING_COST))
         .map(|name| openings.begin(name, NOW_MS).expect("room in the group"))
         .collect();
@@ -82,7 +96,7 @@ fn a_group_ends_then_rests_then_the_next_begins() {
 
 #[test]
 fn a_call_that_was_not_made_costs_nothing_and_opens_nothing() {
-    let mut openings = Openings::new(1_000);
+    let mut openings = Openings::new(1_000, LET_GO_MS);
     for _ in 0..1_000 {
         let begun = openings.begin(1, NOW_MS).expect("nothing was spent");
         openings.end(begun, false, NOW_MS);
@@ -94,7 +108,7 @@ fn a_call_that_was_not_made_costs_nothing_and_opens_nothing() {
 #[test]
 fn batches_are_as_large_as_they_keep_the_thread_a_moment() {
     for call_us in [10, 50, 100, 250, 400, 2_000] {
-        let mut openings = Openings::new(1_000);
+        let mut openings = Openings::new(1_000, LET_GO_MS);
         let (mut now_us, mut longest) = (NOW_MS * 1_000, 0);
         for round in 0..200 {
             let mut group = Vec::new();
@@ -126,7 +140,7 @@ fn batches_are_as_large_as_they_keep_the_thread_a_moment() {
 
 #[test]
 fn a_call_that_never_ends_holds_nobody_up_for_good() {
-    let mut openings = Openings::new(1_000);
+    let mut openings = Openings::new(1_000, LET_GO_MS);
     let group = (0..).map_while(|name| openings.begin(name, NOW_MS)).count();
     assert_eq!(openings.begin(100, NOW_MS + 9_999), None);
     let mut now_ms = NOW_MS + 10_000;
@@ -140,7 +154,7 @@ fn a_call_that_never_ends_holds_nobody_up_for_good() {
 
 #[test]
 fn bulk_is_told_how_long_so_many_take() {
-    let openings = Openings::new(8);
+    let openings = Openings::new(8, LET_GO_MS);
     let times = [0, 6, 7, 12, 13, 5_000].map(|objects| openings.time_for(objects) / LET_GO_MS);
     assert_eq!(times, [0, 0, 1, 1, 2, 833]);
 }
@@ -150,7 +164,7 @@ proptest! {
     fn never_more_in_use_than_may_be_open(
         most in 1usize..40, steps in prop::collection::vec((0u64..60, any::<bool>(), 0i64..4_000), 0..300),
     ) {
-        let mut openings = Openings::new(most);
+        let mut openings = Openings::new(most, LET_GO_MS);
         let mut used: Vec<(u64, i64)> = Vec::new();
         let mut now_ms = NOW_MS;
         for (name, is_bulk, pause_ms) in steps {

@@ -182,6 +182,11 @@ pub trait Platform {
         false
     }
 
+    /// Whether an idle object is closed once another one needs its room. Elsewhere it stays open for a time.
+    fn closes_at_need(&self) -> bool {
+        false
+    }
+
     /// The metrics of all isolates that this Worker has in this process; `None` where it has one.
     fn metrics(&self) -> Option<&ProcessMetrics> {
         None

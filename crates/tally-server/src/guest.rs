@@ -133,6 +133,10 @@ impl Platform for Guest {
         true
     }
 
+    fn closes_at_need(&self) -> bool {
+        true
+    }
+
     fn metrics(&self) -> Option<&ProcessMetrics> {
         let metrics = &self.ground.metrics;
         Some(match self.role {

@@ -141,10 +141,10 @@ fn memory_bytes() -> u64 {
     })
 }
 
-/// How many objects may be open, and how many clients connected: objects have a quarter of the descriptors, clients
-/// half. Each have a quarter of the memory.
+/// How many objects may be open, and how many clients connected: objects have three of eight descriptors, clients half.
+/// Each have a quarter of the memory.
 fn shares_of(descriptors: u64, memory_bytes: u64) -> (u64, u64) {
-    let objects = (descriptors / 4 / DESCRIPTORS_PER_OBJECT)
+    let objects = (descriptors * 3 / 8 / DESCRIPTORS_PER_OBJECT)
         .min(memory_bytes / 4 / BYTES_PER_OBJECT)
         .max(OPEN_OBJECTS_MIN);
     let taken = objects * DESCRIPTORS_PER_OBJECT + DESCRIPTORS_OF_REST;
@@ -406,7 +406,7 @@ mod tests {
             }
         }
         assert_eq!(shares_of(DESCRIPTORS_MIN, 1 << 36), (64, 64));
-        assert_eq!(shares_of(20_000, 1 << 36), (1_666, 10_000));
+        assert_eq!(shares_of(20_000, 1 << 36), (2_500, 10_000));
         assert_eq!(shares_of(1 << 20, 1 << 30), (958, 8_192));
     }
 }

@@ -36,7 +36,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// How many idle objects are closed in one sweep: each closing folds its write-ahead log.
 const CLOSED_PER_SWEEP: usize = 256;
 
-/// How many open objects are looked at for one that can be closed instead of another that is opened.
+/// How many open objects are looked at for one that was not used lately, and as many again for one that is idle.
 const LOOKED_AT_MAX: usize = 64;
 
 /// How many files the scan for alarms opens before it lets others work.
@@ -75,14 +75,14 @@ impl Node {
         self.scan();
     }
 
-    /// Closes an object that was not used lately, so that another can be opened.
+    /// Closes an idle object, so that another can be opened: one that was not used lately, if there is one.
     fn close_one(&self) -> Result<(), String> {
-        for _ in 0..LOOKED_AT_MAX {
+        for look in 0..2 * LOOKED_AT_MAX {
             let Some(place) = self.open.borrow_mut().pop_front() else {
                 break;
             };
             let was_used = place.was_used.replace(false);
-            if !was_used && self.let_go(&place) {
+            if (!was_used || look >= LOOKED_AT_MAX) && self.let_go(&place) {
                 self.close(&[place]);
                 return Ok(());
             }

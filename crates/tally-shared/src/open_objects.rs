@@ -14,7 +14,9 @@ use futures_util::future::LocalBoxFuture;
 use tally_host::{Host, State};
 
 use super::call::{CALL_MS_MAX, call_within, tablet_of_cell};
-use tally_wire::isolate::open_slots::{ObjectUser, Openings, REST_MS, SlotUse};
+use tally_wire::isolate::open_slots::{
+    LET_GO_AT_NEED_MS, LET_GO_MS, ObjectUser, Openings, REST_MS, SlotUse,
+};
 use tally_wire::messages::{Call, Fault, Receiver, batch};
 use tally_wire::names::{Address, CellAddress, OPEN_OBJECTS_MAX};
 use tally_wire::problem::{Code, Problem};
@@ -30,9 +32,16 @@ struct InUse(RefCell<Option<Openings>>);
 
 impl State for InUse {
     fn begin(host: &Host) -> Self {
-        Self(RefCell::new(
-            host.number(OPEN_OBJECTS_MAX).map(Openings::new),
-        ))
+        let openings = |objects_max| Openings::new(objects_max, let_go_ms(host));
+        Self(RefCell::new(host.number(OPEN_OBJECTS_MAX).map(openings)))
+    }
+}
+
+/// How long an object is in use after its last call, milliseconds.
+pub fn let_go_ms(host: &Host) -> i64 {
+    match host.platform().closes_at_need() {
+        true => LET_GO_AT_NEED_MS,
+        false => LET_GO_MS,
     }
 }
 

@@ -11,13 +11,13 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite};
 use tally_core::counter::queue::QueuedDelivery;
 use tally_host::Host;
-use tally_wire::isolate::open_slots::{LET_GO_MS, ObjectUser};
+use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{Fault, LookUp};
 use tally_wire::names::CellAddress;
 
-/// How long queued writes wait for room to open their counter's object, milliseconds: by then objects in use now may
-/// have been closed.
-const ROOM_MS_MAX: i64 = LET_GO_MS + 1_000;
+/// How long queued writes wait for room to open their counter's object, milliseconds, after objects in use now may have
+/// been closed.
+const ROOM_MS_MORE: i64 = 1_000;
 
 /// Whether a generation is the current one, by its root.
 ///
@@ -47,9 +47,8 @@ pub fn count_deliveries<'a>(
             return Vec::new();
         };
         let lead = CellAddress::lead(&first.counter, here);
-        if let Err(fault) =
-            open_objects::room(host, &lead, ObjectUser::Bulk, host.now_ms() + ROOM_MS_MAX).await
-        {
+        let until_ms = host.now_ms() + open_objects::let_go_ms(host) + ROOM_MS_MORE;
+        if let Err(fault) = open_objects::room(host, &lead, ObjectUser::Bulk, until_ms).await {
             return deliveries.iter().map(|_| Err(fault.clone())).collect();
         }
         let _turn = open_objects::turn(host, &lead).await;

@@ -1,10 +1,10 @@
 //! The objects that an isolate has in use, where all objects run in one process. There, each open object holds file
 //! descriptors and memory, and opening one takes the only thread for milliseconds. Elsewhere this module is not used.
 //!
-//! Invariants: at most so many objects are in use within [`LET_GO_MS`], so that the process does not run out of
-//! resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so that other callers are
-//! served in between. A process that is never idle serves no socket and no timer, not even the timers that release
-//! objects.
+//! Invariants: at most so many objects are in use within [`LET_GO_MS`] or [`LET_GO_AT_NEED_MS`], so that the process
+//! does not run out of resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so
+//! that other callers are served in between. A process that is never idle serves no socket and no timer, not even the
+//! timers that release objects.
 
 use std::collections::HashMap;
 
@@ -13,6 +13,10 @@ use tally_core::counter::settings::SHARDS_MAX;
 /// How long after its last use an object counts as open, milliseconds: plain workerd releases an idle object after 10
 /// s, and its timers may be late.
 pub const LET_GO_MS: i64 = 15_000;
+
+/// As [`LET_GO_MS`], where the platform closes an idle object once another needs its room: an object is idle when its
+/// rows are on the disk.
+pub const LET_GO_AT_NEED_MS: i64 = 100;
 
 /// The work that may begin before the next rest. A call costs 1, a call that opens an object [`OPENING_COST`]: a group
 /// is 8 openings or 128 calls.
@@ -73,6 +77,7 @@ struct Use {
 #[derive(Clone, Debug)]
 pub struct Openings {
     objects_max: usize,
+    let_go_ms: i64,
     uses: HashMap<u64, Use>,
     swept_ms: i64,
     /// The cost begun since the last rest.
@@ -97,10 +102,11 @@ pub struct SlotUse {
 }
 
 impl Openings {
-    /// Slots for so many objects, none in use.
-    pub fn new(objects_max: usize) -> Self {
+    /// Slots for so many objects, none in use. `let_go_ms`: how long an object is in use after its last call.
+    pub fn new(objects_max: usize, let_go_ms: i64) -> Self {
         Self {
             objects_max: objects_max.max(1),
+            let_go_ms,
             uses: HashMap::new(),
             swept_ms: i64::MIN,
             spent: 0,
@@ -119,7 +125,7 @@ impl Openings {
     /// Milliseconds until there may be room, at least 1.
     pub fn admit(&mut self, name: u64, user: ObjectUser, now_ms: i64) -> Result<(), u64> {
         if let Some(known) = self.uses.get_mut(&name)
-            && is_in_use(known, now_ms)
+            && is_in_use(known, self.let_go_ms, now_ms)
         {
             known.last_ms = now_ms;
             return Ok(());
@@ -134,7 +140,7 @@ impl Openings {
         }
         if self.uses.len() >= limit {
             let oldest_ms = self.uses.values().map(|known| known.last_ms).min();
-            let wait_ms = oldest_ms.map_or(0, |last_ms| last_ms + LET_GO_MS - now_ms);
+            let wait_ms = oldest_ms.map_or(0, |last_ms| last_ms + self.let_go_ms - now_ms);
             return Err(u64::try_from(wait_ms).unwrap_or(0).max(1));
         }
         let is_open = false;
@@ -151,7 +157,8 @@ impl Openings {
     /// How long it takes until so many unopened objects have had room as [`ObjectUser::Bulk`], milliseconds.
     pub fn time_for(&self, objects: usize) -> i64 {
         let rounds = objects.div_ceil(self.bulk_max()).saturating_sub(1);
-        LET_GO_MS.saturating_mul(i64::try_from(rounds).unwrap_or(i64::MAX))
+        self.let_go_ms
+            .saturating_mul(i64::try_from(rounds).unwrap_or(i64::MAX))
     }
 
     fn bulk_max(&self) -> usize {
@@ -186,7 +193,8 @@ impl Openings {
 
     fn begin_costing(&mut self, name: u64, calls: u32, now_ms: i64) -> Option<SlotUse> {
         let known = self.uses.get(&name).copied();
-        let is_open = known.is_some_and(|known| known.is_open && is_in_use(&known, now_ms));
+        let is_open =
+            known.is_some_and(|known| known.is_open && is_in_use(&known, self.let_go_ms, now_ms));
         let calls = calls.clamp(1, GROUP_COST - OPENING_COST);
         let cost = if is_open {
             calls
@@ -268,10 +276,12 @@ impl Openings {
             return;
         }
         self.swept_ms = now_ms;
-        self.uses.retain(|_, known| is_in_use(known, now_ms));
+        let let_go_ms = self.let_go_ms;
+        self.uses
+            .retain(|_, known| is_in_use(known, let_go_ms, now_ms));
     }
 }
 
-fn is_in_use(known: &Use, now_ms: i64) -> bool {
-    now_ms.saturating_sub(known.last_ms) < LET_GO_MS
+fn is_in_use(known: &Use, let_go_ms: i64, now_ms: i64) -> bool {
+    now_ms.saturating_sub(known.last_ms) < let_go_ms
 }
