@@ -17,6 +17,13 @@ export const programOf = (by) => (by.includes("/") ? by.split("/") : ["scenarios
  */
 export const MUTATIONS = [
   [
+    "what an isolate caches is asked for once",
+    "crates/tally-shared/src/call.rs",
+    "repeat(host, question, milliseconds, true)",
+    "repeat(host, question, milliseconds, false)",
+    "lookups",
+  ],
+  [
     "flushes are forgotten in a crash",
     "crates/tally-core/src/counter/cell/rows.rs",
     "nonces: hot.nonces,",

@@ -96,8 +96,20 @@ impl Guest {
         let (core, site) = (self.core.clone(), self.site());
         let slot = crate::one_shot::OneShot::new();
         let (known, from) = (slot.clone(), self.label());
+        let journal = &self.core.journal;
+        let noted = journal.note_call(
+            &arrived.path,
+            &arrived.message,
+            || from.clone(),
+            core.now_ms(),
+        );
         self.release(move || core.send(site, &from, to, arrived, known));
-        slot.wait().await
+        let outcome = slot.wait().await;
+        // Postcard writes the number of a variant first; that of `Ok` is 0.
+        if matches!(&outcome, Ok(Reply::Answer(bytes)) if bytes.first() == Some(&0)) {
+            journal.note_answer(noted, self.core.now_ms());
+        }
+        outcome
     }
 
     /// Lets other tasks of this instant run before it goes on, half of the time.

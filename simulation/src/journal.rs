@@ -50,9 +50,25 @@ impl Figures {
     }
 }
 
+/// A call that an isolate or an object made, by true time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotedCall {
+    /// The caller.
+    pub from: String,
+    /// The encoded message.
+    pub message: Vec<u8>,
+    /// When it was sent, unix milliseconds.
+    pub sent_ms: i64,
+    /// When an answer arrived that is no refusal; `None` if none has.
+    pub answered_ms: Option<i64>,
+}
+
 /// The log, where one is kept, and the figures.
 #[derive(Default)]
 pub struct Journal {
+    /// The path of the calls to note.
+    noted_path: Cell<Option<&'static str>>,
+    calls: RefCell<Vec<NotedCall>>,
     is_kept: Cell<bool>,
     is_shown: Cell<bool>,
     lines: RefCell<Vec<String>>,
@@ -88,6 +104,42 @@ impl Journal {
     /// The lines so far, and how many were left out after them.
     pub fn lines(&self) -> (Vec<String>, u64) {
         (self.lines.borrow().clone(), self.left_out.get())
+    }
+
+    /// Notes the calls of a path from now on.
+    pub fn note_calls(&self, path: &'static str) {
+        self.noted_path.set(Some(path));
+    }
+
+    /// The calls that were noted so far.
+    pub fn calls(&self) -> Vec<NotedCall> {
+        self.calls.borrow().clone()
+    }
+
+    /// Notes a call, if its path is noted. Returns its number.
+    pub(crate) fn note_call(
+        &self,
+        path: &str,
+        message: &[u8],
+        from: impl FnOnce() -> String,
+        sent_ms: i64,
+    ) -> Option<usize> {
+        self.noted_path.get().filter(|noted| *noted == path)?;
+        let mut calls = self.calls.borrow_mut();
+        calls.push(NotedCall {
+            from: from(),
+            message: message.to_vec(),
+            sent_ms,
+            answered_ms: None,
+        });
+        Some(calls.len() - 1)
+    }
+
+    /// Notes that a call was answered.
+    pub(crate) fn note_answer(&self, number: Option<usize>, now_ms: i64) {
+        if let Some(number) = number {
+            self.calls.borrow_mut()[number].answered_ms = Some(now_ms);
+        }
     }
 
     /// The service has said that something failed.

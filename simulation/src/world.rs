@@ -22,7 +22,7 @@ use crate::executor::Step;
 use crate::faults::{Faults, Options};
 use crate::intervention::{PendingCall, Verdict};
 use crate::isolate::Role;
-use crate::journal::Figures;
+use crate::journal::{Figures, NotedCall};
 use crate::network::Site;
 
 /// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10
@@ -64,6 +64,16 @@ impl World {
     /// The log so far.
     pub fn log(&self) -> Vec<String> {
         self.core.journal.lines().0
+    }
+
+    /// Notes all calls of a path from now on.
+    pub fn note_calls(&self, path: &'static str) {
+        self.core.journal.note_calls(path);
+    }
+
+    /// The calls that were noted so far.
+    pub fn calls(&self) -> Vec<NotedCall> {
+        self.core.journal.calls()
     }
 
     /// Notes a line in the log.

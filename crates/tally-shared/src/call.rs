@@ -117,27 +117,73 @@ pub fn call_within<'a, C: Call>(
 ///
 /// # Errors
 /// As [`call`].
-pub async fn call_again<C: Call>(
-    host: &Host,
+pub fn call_again<'a, C: Call>(
+    host: &'a Host,
     question: &C,
     milliseconds: u64,
-) -> Result<C::Answer, Fault> {
-    let begun_ms = host.now_ms();
-    let mut questions = FuturesUnordered::new();
-    loop {
-        questions.push(call_within(host, question, milliseconds));
-        let sent_ms = host.now_ms();
+) -> impl Future<Output = Result<C::Answer, Fault>> + use<'a, C> {
+    repeat(host, question, milliseconds, false)
+}
+
+/// As [`call_again`], for what an isolate caches: it would use an old value for as long as it may, because of one
+/// message. So if the first attempt fails, and not only if it gets no answer, a second one is sent.
+///
+/// # Errors
+/// As [`call`].
+pub fn refresh<'a, C: Call>(
+    host: &'a Host,
+    question: &C,
+    milliseconds: u64,
+) -> impl Future<Output = Result<C::Answer, Fault>> + use<'a, C> {
+    repeat(host, question, milliseconds, true)
+}
+
+fn repeat<'a, C: Call>(
+    host: &'a Host,
+    question: &C,
+    milliseconds: u64,
+    has_second: bool,
+) -> impl Future<Output = Result<C::Answer, Fault>> + use<'a, C> {
+    let to = target(host, question.to());
+    let question = encode(question);
+    async move {
+        let asked = exchange_again(host, (to, C::PATH, question?), milliseconds, has_second);
+        decode(&asked.await?).map_err(|_| no_answer(C::PATH))
+    }
+}
+
+/// Sends a message until an attempt has an outcome that ends the wait, and returns the bytes of a successful answer.
+/// Not generic, and boxed, as [`exchange`] is.
+fn exchange_again<'a>(
+    host: &'a Host,
+    (to, path, message): (Target, &'static str, Vec<u8>),
+    milliseconds: u64,
+    mut has_second: bool,
+) -> LocalBoxFuture<'a, Result<Vec<u8>, Fault>> {
+    Box::pin(async move {
+        let begun_ms = host.now_ms();
+        let mut attempts = FuturesUnordered::new();
         loop {
-            let now_ms = host.now_ms();
-            let left_ms = AGAIN_MS.saturating_sub(now_ms.abs_diff(sent_ms));
-            match host.within_ms(left_ms, questions.next()).await {
-                Some(Some(Err(Fault::Unavailable(_))))
-                    if !questions.is_empty() && now_ms.abs_diff(begun_ms) < milliseconds => {}
-                Some(Some(answer)) => return answer,
-                Some(None) | None => break,
+            let attempt = exchange(host, to.clone(), path, message.clone(), milliseconds);
+            attempts.push(async move { granted(host, path, &attempt.await?).map(<[u8]>::to_vec) });
+            let sent_ms = host.now_ms();
+            loop {
+                let now_ms = host.now_ms();
+                let left_ms = AGAIN_MS.saturating_sub(now_ms.abs_diff(sent_ms));
+                let is_in_time = now_ms.abs_diff(begun_ms) < milliseconds;
+                match host.within_ms(left_ms, attempts.next()).await {
+                    Some(Some(Err(Fault::Unavailable(_))))
+                        if !attempts.is_empty() && is_in_time => {}
+                    Some(Some(Err(Fault::Unavailable(_)))) if has_second && is_in_time => {
+                        has_second = false;
+                        break;
+                    }
+                    Some(Some(answer)) => return answer,
+                    Some(None) | None => break,
+                }
             }
         }
-    }
+    })
 }
 
 /// Sends an encoded message, and returns the encoded answer.

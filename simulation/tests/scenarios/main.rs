@@ -21,6 +21,7 @@ mod key_values;
 mod keys;
 mod lifetimes;
 mod listeners;
+mod lookups;
 mod made_keys;
 mod operations;
 mod queued;

@@ -14,7 +14,7 @@ use tally_simulation::{Answer, Chance, ClientRequest, Role};
 use tally_wire::names;
 
 use super::oracle::Moment;
-use super::puts::Puts;
+use super::puts::{Puts, Unread};
 use super::quota::{Account, GivenBack, Hold, Kind, Part, Policy};
 use super::service::{AskResult, Service};
 use super::writes::{TRIES_MAX, TRY_AGAIN_MS};
@@ -445,6 +445,7 @@ impl Service {
         let datacenters = (0..self.sites.len()).map(|site| self.plan.datacenter(site));
         let mut datacenters: Vec<&str> = datacenters.collect();
         datacenters.dedup();
+        let unread = Unread::of(&self.world.calls());
         let (parts, given_back) = (self.holds.parts.borrow(), self.holds.given_back.borrow());
         for (number, policy) in self.hold_plan().policies.iter().enumerate() {
             let places = if policy.is_global {
@@ -463,6 +464,7 @@ impl Service {
                 let account = Account {
                     policy,
                     puts: &self.holds.puts[number].borrow(),
+                    unread: &unread,
                     parts: parts.iter().filter(is_its).collect(),
                     given_back: given_back.iter().filter(is_given).collect(),
                     skew_ms: self.plan.options.skew_ms_max,

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use tally_simulation::{Chance, ClientRequest};
 
 use super::oracle::Moment;
-use super::puts::Puts;
+use super::puts::{Puts, Unread};
 use super::service::{AskResult, Service};
 use super::writes::TRIES_MAX;
 
@@ -252,18 +252,19 @@ impl Service {
             .map(|site| self.plan.datacenter(site))
             .collect();
         datacenters.dedup();
+        let unread = Unread::of(&self.world.calls());
         for key in 0..KEYS.len() {
             if self.limit_plan().is_global {
-                self.check_uses(key, None);
+                self.check_uses(key, None, &unread);
                 continue;
             }
             for datacenter in &datacenters {
-                self.check_uses(key, Some(datacenter));
+                self.check_uses(key, Some(datacenter), &unread);
             }
         }
     }
 
-    fn check_uses(&self, key: usize, datacenter: Option<&str>) {
+    fn check_uses(&self, key: usize, datacenter: Option<&str>, unread: &Unread) {
         let is_it =
             |one: &&Use| one.key == key && datacenter.is_none_or(|name| one.datacenter == name);
         let admitted = self.limits.admitted.borrow();
@@ -298,7 +299,8 @@ impl Service {
                 .map(|one| one.cost)
                 .sum();
             let skew_ms = self.plan.options.skew_ms_max;
-            let limit = self.limits.puts.borrow().largest(from_ms, upto_ms, skew_ms);
+            let puts = self.limits.puts.borrow();
+            let limit = puts.largest(from_ms, upto_ms, skew_ms, unread);
             let flows = match self.limit_plan().algorithm {
                 // A burst, and what flows in meanwhile.
                 Algorithm::Bucket => limit,

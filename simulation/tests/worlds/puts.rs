@@ -1,10 +1,53 @@
 //! The limits of a policy that were put while a world lives.
+//!
+//! Law: a check is judged by a policy that was in effect within the last [`POLICY_MS`]. After an edge could not read a
+//! policy, it may use one that was in effect within the last [`STALE_MS_MAX`], for [`FAILED_MS`].
+
+use tally_simulation::NotedCall;
 
 use super::oracle::Moment;
 
-/// How long an edge goes on with a policy where its questions for a newer one get lost, milliseconds, and a message
-/// more that was asked by it.
-const POLICY_MS: i64 = 16_000;
+/// How long an edge uses a policy that it has read, and then waits for a newer one, milliseconds.
+const POLICY_MS: i64 = 5_000;
+
+/// How long a policy is used that cannot be read, milliseconds.
+const STALE_MS_MAX: i64 = 3_600_000;
+
+/// How long the directory may take to answer, milliseconds.
+const READ_MS_MAX: i64 = 1_500;
+
+/// How long an edge does not read policies after one could not be read, milliseconds.
+const FAILED_MS: i64 = 2_000;
+
+/// The path of reads of a policy.
+pub const READS: &str = "/policy-get";
+
+/// When edges asked for a policy in vain, unix milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Unread(Vec<i64>);
+
+impl Unread {
+    /// The questions of which no repetition was answered in time.
+    pub fn of(calls: &[NotedCall]) -> Self {
+        let is_read = |call: &NotedCall| {
+            let in_time_ms = call.sent_ms..=call.sent_ms + READ_MS_MAX;
+            calls.iter().any(|other| {
+                let is_same = other.from == call.from && other.message == call.message;
+                is_same && other.answered_ms.is_some_and(|at| in_time_ms.contains(&at))
+            })
+        };
+        let unread = calls.iter().filter(|call| !is_read(call));
+        Self(unread.map(|call| call.sent_ms).collect())
+    }
+
+    /// Whether an edge may have used an old policy within an interval.
+    fn is_within(&self, from_ms: i64, upto_ms: i64) -> bool {
+        let from_ms = from_ms - READ_MS_MAX - FAILED_MS;
+        self.0
+            .iter()
+            .any(|at_ms| (from_ms..upto_ms).contains(at_ms))
+    }
+}
 
 /// A limit that was put.
 #[derive(Clone, Debug)]
@@ -40,8 +83,13 @@ impl Puts {
     }
 
     /// The largest limit that may have held within an interval, by clocks that are so far off.
-    pub fn largest(&self, from_ms: i64, upto_ms: i64, skew_ms: i64) -> u64 {
-        let slack_ms = POLICY_MS + 2 * skew_ms;
+    pub fn largest(&self, from_ms: i64, upto_ms: i64, skew_ms: i64, unread: &Unread) -> u64 {
+        let clocks_ms = 2 * skew_ms;
+        let known_ms = match unread.is_within(from_ms - clocks_ms, upto_ms) {
+            true => STALE_MS_MAX,
+            false => POLICY_MS,
+        };
+        let slack_ms = known_ms + clocks_ms;
         let held = self.0.iter().enumerate().filter(|(place, put)| {
             let is_over = |later: &Put| {
                 later.done.is_some_and(|at| {

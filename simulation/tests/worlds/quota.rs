@@ -5,7 +5,7 @@
 //! its client begins to end it, or its time is over; what was settled, from then on for a window.
 
 use super::oracle::Moment;
-use super::puts::Puts;
+use super::puts::{Puts, Unread};
 
 /// How a policy counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,7 @@ pub struct GivenBack {
 pub struct Account<'a> {
     pub policy: &'a Policy,
     pub puts: &'a Puts,
+    pub unread: &'a Unread,
     pub parts: Vec<&'a Part>,
     pub given_back: Vec<&'a GivenBack>,
     pub skew_ms: i64,
@@ -177,10 +178,13 @@ impl Account<'_> {
             let Some(last) = certain.iter().map(|(_, admitted)| *admitted).max() else {
                 continue;
             };
-            let limit = self.puts.largest(last.at_ms, now.at_ms + 1, self.skew_ms);
+            let upto_ms = now.at_ms + 1;
+            let largest =
+                |from_ms| (self.puts).largest(from_ms, upto_ms, self.skew_ms, self.unread);
+            let limit = largest(last.at_ms);
             let flows = match policy.kind {
                 Kind::Bucket => {
-                    let most = self.puts.largest(from_ms, now.at_ms + 1, self.skew_ms);
+                    let most = largest(from_ms);
                     let passed_ms =
                         u64::try_from(now.at_ms - from_ms + clocks_ms).expect("it passed");
                     (most * passed_ms).div_ceil(u64::try_from(window_ms).expect("a window"))

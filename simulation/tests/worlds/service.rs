@@ -14,6 +14,7 @@ use super::laws::View;
 use super::limits;
 use super::oracle::{Counter, Moment, Outcome};
 use super::plan::Plan;
+use super::puts;
 use super::watchers::Watcher;
 
 /// What became of a request.
@@ -88,6 +89,7 @@ impl Service {
             world.keep_log(true);
         }
         deploy(&world);
+        world.note_calls(puts::READS);
         if let Some(tablets) = plan.tablets {
             world.set(tally_wire::names::TABLET_COUNT, Some(&tablets.to_string()));
         }

@@ -23,8 +23,8 @@ use tally_api::routes::Subject;
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
+use tally_shared::call;
 use tally_shared::partitions::ask_some;
-use tally_shared::{call, call_within};
 use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{
     EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
@@ -86,7 +86,7 @@ fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
 /// Looks up a key at the directory, and caches the answer.
 async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<HeldKey>, Fault> {
     let requested_ms = host.now_ms();
-    let found = call_within(host, &UseKey { id, secret }, ASK_MS_MAX).await;
+    let found = call::refresh(host, &UseKey { id, secret }, ASK_MS_MAX).await;
     with(host, |keys| match &found {
         Ok(key) => keys.known.put(id, key.clone(), requested_ms, host.now_ms()),
         Err(_) => {

@@ -20,7 +20,7 @@ use tally_api::routes::Subject;
 use tally_api::share::{parse_share, share_json, shares_json};
 use tally_core::order::put_in_order;
 use tally_host::{Host, State};
-use tally_shared::{call, call_within};
+use tally_shared::call;
 use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 use tally_wire::problem::{Code, Problem};
@@ -55,7 +55,7 @@ async fn look_up(host: &Host, id: ShareId) -> Result<Option<HeldShare>, Problem>
         return Ok(share);
     }
     let requested_ms = host.now_ms();
-    match call_within(host, &GetShare { id }, ASK_MS_MAX).await {
+    match call::refresh(host, &GetShare { id }, ASK_MS_MAX).await {
         Ok(share) => {
             (shares.0.borrow_mut()).put(id, share.clone(), requested_ms, host.now_ms());
             Ok(share)

@@ -17,7 +17,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::limit::policy::overrides::{Override, OverrideSet, PatternFilter};
 use tally_core::limit::policy::{OnError, Policy};
 use tally_host::{Host, State};
-use tally_shared::call_within;
+use tally_shared::call;
 use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{
     Fault, FindOverride, GetPolicy, KnownOverrides, OverrideNews, StoredPolicy,
@@ -291,7 +291,7 @@ async fn look_up(
         policy: policy.clone(),
         key: key.clone(),
     };
-    let answer = call_within(host, &find, READ_MS_MAX).await?;
+    let answer = call::refresh(host, &find, READ_MS_MAX).await?;
     let found = answer.found.map(KeyOverride::of);
     with(host, |memory| {
         let known = memory.policies.peek(policy);
@@ -334,7 +334,7 @@ pub async fn read_policy(
         name: name.clone(),
         known: known.as_ref().and_then(|known| known.overrides.known()),
     };
-    let read = call_within(host, &get, READ_MS_MAX).await;
+    let read = call::refresh(host, &get, READ_MS_MAX).await;
     with(host, |memory| match read {
         Ok(Some(stored)) => {
             let stored = joined(known.as_deref(), stored);
