@@ -222,15 +222,13 @@ fn seeds_that_saw_faults_keep_the_laws() {
         let _named = Named(seed);
         live(seed, Plan::draw_first(seed), false, None);
     }
-    let found: [(&[u64], fn(u64) -> Plan); 2] = [
-        (&FOUND_SINCE, Plan::draw),
-        (&FOUND_OF_HOLDS, Plan::draw_holds),
-    ];
-    for (seeds, draw) in found {
-        for seed in seeds {
-            let _named = Named(*seed);
-            live(*seed, draw(*seed), false, None);
-        }
+    for seed in FOUND_SINCE {
+        let _named = Named(seed);
+        live(seed, Plan::draw(seed), false, None);
+    }
+    for seed in FOUND_OF_HOLDS {
+        let _named = Named(seed);
+        live(seed, Plan::draw_holds(seed), false, None);
     }
 }
 
