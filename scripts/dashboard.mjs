@@ -42,8 +42,12 @@ export function described(root, features) {
   const built = withNeeds(features, featuresOf(root));
   const api = JSON.parse(text);
   const table = readFileSync(join(root, "crates/tally-api/src/routes/table.rs"), "utf8");
-  for (const [, feature, method, path] of table.matchAll(/#\[cfg\(feature = "(\w+)"\)\]\s+\w+(?:\([^)]*\))? "(\w+)" "([^"]+)"/g)) {
-    if (built.includes(feature) || api.paths[path] === undefined) continue;
+  const groups = [...table.matchAll(/#\[cfg\(feature = "(\w+)"\)\] \{\n([\s\S]*?)\n {12}\}\n/g)];
+  const rows = groups.flatMap(([, feature, group]) =>
+    built.includes(feature) ? [] : [...group.matchAll(/^ {16}\w+(?:\([^)]*\))?\s+"(\w+)"\s+"([^"]+)"/gm)],
+  );
+  for (const [, method, path] of rows) {
+    if (api.paths[path] === undefined) continue;
     delete api.paths[path][method.toLowerCase()];
     if (!["get", "post", "put", "patch", "delete"].some((one) => one in api.paths[path])) delete api.paths[path];
   }

@@ -14,6 +14,7 @@
 //! | [`alerts`] | measurements of alerts and digests, and their lists |
 //! | [`export`] | one page of an export |
 //! | [`snapshots`] | the list of snapshots, and former states of counters |
+//! | [`mod@boards`] | the list of boards |
 //! | [`consumer`] | the consumer of the deployment's queue |
 //!
 //! This file holds the dispatch of calls.
@@ -25,15 +26,14 @@
     rustdoc::private_intra_doc_links,
     reason = "who reads these pages works on the program, and has its private items too"
 )]
-#![cfg_attr(
-    not(feature = "default"),
-    allow(unused, reason = "code of what was left out is not linked")
-)]
 
 mod alerts;
+#[cfg(feature = "boards")]
+mod boards;
 pub mod consumer;
 mod counters;
 mod explain;
+#[cfg(feature = "exports")]
 mod export;
 mod first_rows;
 mod fleet;
@@ -57,8 +57,8 @@ use tally_host::object::{IncomingCall, Reply};
 use tally_shared::fleet as counts;
 use tally_shared::metrics;
 use tally_wire::messages::{
-    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, Explain, ExportPage, ListAll,
-    ListAllBoards, ListAllPastStates, Read, ReadDrained, ReadEach, ReadMetrics, SumMany,
+    AllAlerts, AllDeliveries, AskFleet, AskRuns, AskTop, Explain, ListAll, ListAllPastStates, Read,
+    ReadDrained, ReadEach, ReadMetrics, SumMany,
 };
 
 /// Answers one call of the edge.
@@ -86,12 +86,12 @@ async fn reply_to(host: &Host, arrived: &IncomingCall) -> Reply {
         SumMany => many::sum_many(host, request).await,
         ListAll => many::list_all(host, request).await,
         #[cfg(feature = "boards")]
-        ListAllBoards => many::list_boards(host, request).await,
+        tally_wire::messages::ListAllBoards => boards::list(host, request).await,
         AskTop => top::top(host, request).await,
         AllAlerts => alerts::all(host, request).await,
         AllDeliveries => alerts::all_deliveries(host, request).await,
         #[cfg(feature = "exports")]
-        ExportPage => export::export_page(host, request).await,
+        tally_wire::messages::ExportPage => export::export_page(host, request).await,
         AskFleet => async { request?; read_fleet(host).await }.await,
         AskRuns => snapshots::runs(host, request).await,
         ListAllPastStates => snapshots::kept(host, request).await,

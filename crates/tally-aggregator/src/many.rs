@@ -21,8 +21,8 @@ use tally_shared::open_objects;
 use tally_shared::partitions::{self, ask_all, ask_more, ask_some};
 use tally_wire::isolate::joined_pages::JoinedPages;
 use tally_wire::messages::{
-    Aggregate, BoardsListed, CounterList, Fault, GlobalSum, List, ListAll, ListAllBoards,
-    ListBoards, ListRows, OrderBy, Read, ReadDrained, ReadEach, SumMany, Sums, TopOrder,
+    Aggregate, CounterList, Fault, GlobalSum, List, ListAll, ListRows, OrderBy, Read, ReadDrained,
+    ReadEach, SumMany, Sums, TopOrder,
 };
 use tally_wire::names::DIRECTORY_PARTITIONS;
 use tally_wire::shell_limits::AGGREGATE_MAX;
@@ -81,28 +81,6 @@ pub(super) async fn list_all(
     }
     Ok(CounterList {
         rows: pages.into_rows(),
-        missing_partitions,
-    })
-}
-
-/// One page of boards of all partitions, together in order.
-pub(super) async fn list_boards(
-    host: &Host,
-    list: Result<ListAllBoards, Fault>,
-) -> Result<BoardsListed, Fault> {
-    let list = list?;
-    let ask = |partition: u32| ListBoards {
-        partition,
-        prefix: list.prefix.clone(),
-        after: list.after.clone(),
-        limit: list.limit,
-    };
-    let (answered, missing_partitions) = ask_all(host, ask).await.by_any()?;
-    let boards = answered.into_iter().flat_map(|(_, page)| page).collect();
-    let mut boards = in_order(boards, Ord::cmp);
-    boards.truncate(usize::try_from(list.limit).unwrap_or(usize::MAX));
-    Ok(BoardsListed {
-        boards,
         missing_partitions,
     })
 }

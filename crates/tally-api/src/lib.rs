@@ -26,18 +26,6 @@
     rustdoc::private_intra_doc_links,
     reason = "who reads these pages works on the program, and has its private items too"
 )]
-#![cfg_attr(
-    not(all(
-        feature = "exports",
-        feature = "ingest",
-        feature = "live",
-        feature = "pages",
-        feature = "queue",
-        feature = "redis",
-        feature = "samples"
-    )),
-    allow(unused, reason = "code of what was left out is not linked")
-)]
 
 pub mod access;
 pub mod alerts;

@@ -7,6 +7,7 @@
 //! | [`snapshots`], [`restore`] | snapshots, and counters that are restored from one |
 //! | [`repair`], [`repair_objects`] | repairs of damaged data; damage in objects that hold more than one counter |
 
+#[cfg(feature = "exports")]
 pub(crate) mod export;
 pub(crate) mod import;
 mod import_boards;

@@ -8,9 +8,13 @@
 //! | [`merged`] | several boards read as one |
 //! | [`summary`] | cached summaries of boards in other datacenters |
 
+#[cfg(feature = "boards")]
 pub(crate) mod calls;
 pub(crate) mod lanes;
 pub(crate) mod lines;
+#[cfg(feature = "boards")]
 pub(crate) mod merged;
+#[cfg(feature = "boards")]
 pub(crate) mod summary;
+#[cfg(feature = "boards")]
 pub(crate) mod writes;

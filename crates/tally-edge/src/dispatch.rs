@@ -1,19 +1,27 @@
 //! The handler of each route, from the table of routes in `tally-api`.
 
-use crate::archive::{export, import, repair, restore, snapshots};
+#[cfg(feature = "exports")]
+use crate::archive::{export, import};
+use crate::archive::{repair, restore, snapshots};
+#[cfg(feature = "boards")]
 use crate::boards::{calls as boards, merged as merged_boards, writes as scores};
 use crate::bulk::calls as bulk;
 use crate::deployment::{alerts, api_keys, audit, health, hot, metrics, shares};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+#[cfg(feature = "limits")]
 use crate::limits::{
     calls as limits, checks as limit_checks, gate, holds, override_calls as overrides,
 };
-use crate::pages::{embeds, files};
+#[cfg(feature = "pages")]
+use crate::pages::embeds;
+use crate::pages::files;
+#[cfg(feature = "queue")]
 use crate::queue::calls as queue;
-use crate::read::{
-    aggregate, breakdown, counter as read, distribution, history, listing, top, uniques,
-};
+#[cfg(feature = "samples")]
+use crate::read::distribution;
+use crate::read::{aggregate, breakdown, counter as read, history, listing, top, uniques};
+#[cfg(feature = "redis")]
 use crate::redis::hll;
 use crate::write::{administration, counter as write};
 use tally_api::access::Caller;
@@ -103,8 +111,10 @@ macro_rules! of_route {
 
 macro_rules! handlers {
     (($context:ident, $caller:ident)
-        $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
-            $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
+        $(#[$built:meta] {
+            $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
+                $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
+        })*
     ) => {
         /// Answers a request whose route is known, if its caller may ask this.
         pub(crate) async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
@@ -113,7 +123,7 @@ macro_rules! handlers {
                 Box::pin(audit::begin($context, &$caller, &route)).await;
             }
             let answer = match route {
-                $($(#[$built])* Route::$variant $(($($parameter),+))? => of_route!($handler),)*
+                $($(#[$built] Route::$variant $(($($parameter),+))? => of_route!($handler),)*)*
             };
             if $context.has_audit_entry() {
                 Box::pin(audit::end($context, &answer)).await;

@@ -36,6 +36,7 @@ mod dispatch;
 mod kit;
 mod limits;
 mod pages;
+#[cfg(feature = "queue")]
 mod queue;
 mod read;
 mod redis;

@@ -6,6 +6,8 @@
 //! | [`files`] | static files: the dashboard, the script for pages, the API's description |
 //! | [`live`] | streams of watched counters |
 
+#[cfg(feature = "pages")]
 pub(crate) mod embeds;
 pub(crate) mod files;
+#[cfg(feature = "live")]
 pub(crate) mod live;

@@ -18,6 +18,7 @@ pub(crate) mod aggregate;
 pub(crate) mod breakdown;
 pub(crate) mod cache;
 pub(crate) mod counter;
+#[cfg(feature = "samples")]
 pub(crate) mod distribution;
 pub(crate) mod fetch;
 pub(crate) mod gathered;

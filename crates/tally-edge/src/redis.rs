@@ -9,5 +9,6 @@
 
 pub mod batch;
 pub(crate) mod calls;
+#[cfg(feature = "redis")]
 pub(crate) mod hll;
 pub(crate) mod work;

@@ -20,7 +20,9 @@ pub(crate) mod fleet_store;
 pub(crate) mod gifts;
 mod metrics_push;
 pub(crate) mod object_part;
+#[cfg(feature = "limits")]
 mod overrides;
+#[cfg(feature = "limits")]
 pub(crate) mod policies;
 pub(crate) mod push_store;
 pub(crate) mod secrets;

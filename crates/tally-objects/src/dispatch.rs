@@ -6,14 +6,16 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use crate::archive::snapshots::Snapshots;
-use crate::board::registry::{BOARDS_SCHEMA, BoardRegistry};
+#[cfg(feature = "boards")]
+use crate::board::registry;
 use crate::deployment::alert_store::AlertStore;
 use crate::deployment::object_part::Deployment;
-use crate::deployment::policies::POLICIES_SCHEMA;
+#[cfg(feature = "limits")]
+use crate::deployment::policies;
 use crate::deployment::push_store::PushStore;
 use crate::deployment::secrets::SecretStore;
 use crate::directory::alarm::Due;
-use crate::directory::partition::features::{FeatureSet, Features, PartitionParts};
+use crate::directory::partition::features::{FeatureSet, FeatureStore, Features, PartitionParts};
 use crate::inbox::registry::InboxRegistry;
 use crate::inbox::sender_sessions::SENDERS_SCHEMA;
 use crate::kit::store::Store;
@@ -24,13 +26,19 @@ use tally_host::object::{IncomingCall, Reply};
 use tally_wire::audit::AuditEntry;
 use tally_wire::fleet::FleetPart;
 use tally_wire::messages::{
-    BeginRun, CloseSession, Fault, ForgetBoard, LetInboxesGo, ListBoards, ListPastStates, ListRuns,
-    OpenSession, ReadOwnPastStates, ReadPastStates, RegisterBoard, RegisterInbox,
+    BeginRun, CloseSession, Fault, LetInboxesGo, ListPastStates, ListRuns, OpenSession,
+    ReadOwnPastStates, ReadPastStates, RegisterInbox,
 };
 
 /// The features of this build.
 pub(crate) const FEATURES: FeatureSet = FeatureSet {
-    schema: &[POLICIES_SCHEMA, SENDERS_SCHEMA, BOARDS_SCHEMA],
+    schema: &[
+        SENDERS_SCHEMA,
+        #[cfg(feature = "limits")]
+        policies::POLICIES_SCHEMA,
+        #[cfg(feature = "boards")]
+        registry::BOARDS_SCHEMA,
+    ],
     begin,
 };
 
@@ -38,7 +46,7 @@ struct PartitionFeatures {
     host: Host,
     store: Store,
     registry: InboxRegistry,
-    boards: BoardRegistry,
+    stores: Vec<Box<dyn FeatureStore>>,
     snapshots: Snapshots,
     deployment: Deployment,
     alerts: AlertStore,
@@ -51,7 +59,12 @@ fn begin(parts: &PartitionParts<'_>) -> Rc<dyn Features> {
     let alerts = AlertStore::new(store);
     let features = Rc::new(PartitionFeatures {
         registry: InboxRegistry::new(host, store, parts.roots.clone(), parts.inboxes.clone()),
-        boards: BoardRegistry::new(store),
+        stores: vec![
+            #[cfg(feature = "limits")]
+            Box::new(policies::PolicyStore::new(host, store)),
+            #[cfg(feature = "boards")]
+            Box::new(registry::BoardRegistry::new(store)),
+        ],
         snapshots: Snapshots::new(host, store, parts.places.clone()),
         deployment: Deployment::new(host, parts.object, store, &alerts, alarm),
         alerts,
@@ -95,17 +108,15 @@ impl Features for PartitionFeatures {
             if !matches!(reply, Reply::Unknown) {
                 return reply;
             }
+            let mut of_stores = self.stores.iter().map(|store| store.answer(arrived));
+            if let Some(reply) = of_stores.find(|reply| !matches!(reply, Reply::Unknown)) {
+                return reply;
+            }
             dispatch!(arrived, message, {
                 RegisterInbox => async { self.registry.register(message?).await }.await,
                 OpenSession => async { self.registry.open_session(message?).await }.await,
                 CloseSession => message.and_then(|message| self.registry.close_session(&message)),
                 LetInboxesGo => async { self.registry.let_go(message?).await }.await,
-                #[cfg(feature = "boards")]
-                RegisterBoard => message.and_then(|message| self.boards.register(&message)),
-                #[cfg(feature = "boards")]
-                ForgetBoard => message.and_then(|message| self.boards.forget(&message)),
-                #[cfg(feature = "boards")]
-                ListBoards => message.and_then(|message| self.boards.list(&message)),
                 BeginRun => async { message.map(drop)?; self.begin_run().await }.await,
                 ListRuns => async { self.snapshots.list(message?).await }.await,
                 ReadPastStates => async { self.snapshots.on_any(message?).await }.await,
@@ -116,7 +127,12 @@ impl Features for PartitionFeatures {
     }
 
     fn has_board(&self, name: &CounterId) -> Result<bool, Fault> {
-        self.boards.has(name)
+        for store in &self.stores {
+            if store.has_board(name)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn record(&self, entry: &AuditEntry, account: &str) -> Result<(), Fault> {

@@ -8,7 +8,6 @@
 //! | [`batch`] | answers to many calls in one message |
 //! | [`outbox`] | joins messages of tenants to the directory, and of roots to tablets |
 //! | [`alarm_turns`] | the order in which alarms of tablets run |
-//! | [`second_alarm`] | an alarm beside the object's own, for live updates |
 //! | [`measured_object`] | an object that reports its size and its isolate's counts |
 //! | [`sizes`] | the database sizes of objects |
 //! | `left_out` | the object of a feature that this build does not have |
@@ -19,7 +18,6 @@ pub(crate) mod left_out;
 pub(crate) mod measured_object;
 pub(crate) mod outbox;
 pub(crate) mod row_prefetch;
-pub(crate) mod second_alarm;
 pub(crate) mod sizes;
 pub(crate) mod storage_guard;
 pub(crate) mod store;

@@ -20,21 +20,21 @@
     rustdoc::private_intra_doc_links,
     reason = "who reads these pages works on the program, and has its private items too"
 )]
-#![cfg_attr(
-    not(feature = "default"),
-    allow(unused, reason = "code of what was left out is not linked")
-)]
 
 mod archive;
+#[cfg(feature = "boards")]
 mod board;
 mod cell;
 mod deployment;
 mod directory;
 mod dispatch;
 mod inbox;
+#[cfg(feature = "redis")]
 mod keyspace;
 mod kit;
+#[cfg(feature = "limits")]
 mod limiter;
+#[cfg(feature = "live")]
 mod live;
 mod tablet;
 

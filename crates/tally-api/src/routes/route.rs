@@ -30,20 +30,22 @@ const GATE_FOLDER: &str = "/gate/";
 
 macro_rules! types {
     (($visit:ident, $caller:ident)
-        $($(#[$built:meta])* $variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
-            $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
+        $(#[$built:meta] {
+            $($variant:ident $(($($parameter:ident: $type:ty),+))? $method:literal $template:literal
+                $metric:literal $right:expr $(, $unknown:expr)? => $handler:expr;)*
+        })*
     ) => {
         /// A call of the public API.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Route {
-            $($(#[$built])* #[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*
+            $($(#[$built] #[doc = concat!("`", $method, " ", $template, "`")] $variant $(($($type),+))?,)*)*
         }
 
         /// The name under which requests are counted: one for each call, whatever its id, and two for all other
         /// requests.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RouteName {
-            $(#[doc = concat!("`", $method, " ", $template, "`")] $variant,)*
+            $($(#[doc = concat!("`", $method, " ", $template, "`")] $variant,)*)*
             /// `OPTIONS`, of any path.
             Options,
             /// A request that is no call, see [`NoRoute`].
@@ -53,7 +55,7 @@ macro_rules! types {
         impl RouteName {
             /// All names, in the order of the table.
             pub const ALL: &'static [RouteName] =
-                &[$(RouteName::$variant,)* RouteName::Options, RouteName::Other];
+                &[$($(RouteName::$variant,)*)* RouteName::Options, RouteName::Other];
 
             /// Its index in [`RouteName::ALL`].
             #[expect(clippy::as_conversions, reason = "the number of a variant")]
@@ -64,7 +66,7 @@ macro_rules! types {
             /// The method and the template of the call.
             pub const fn call(self) -> &'static str {
                 match self {
-                    $(RouteName::$variant => concat!($method, " ", $template),)*
+                    $($(RouteName::$variant => concat!($method, " ", $template),)*)*
                     RouteName::Options => "OPTIONS",
                     RouteName::Other => "",
                 }
@@ -73,7 +75,7 @@ macro_rules! types {
             /// The name in metrics.
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $(RouteName::$variant => $metric,)*
+                    $($(RouteName::$variant => $metric,)*)*
                     RouteName::Options => "options",
                     RouteName::Other => "other",
                 }
@@ -82,7 +84,7 @@ macro_rules! types {
             /// What the call does with a parameter of its query that it does not know.
             pub const fn unknown_query(self) -> UnknownQuery {
                 match self {
-                    $($(RouteName::$variant => $unknown,)?)*
+                    $($($(RouteName::$variant => $unknown,)?)*)*
                     _ => UnknownQuery::Refused,
                 }
             }
@@ -91,25 +93,29 @@ macro_rules! types {
         impl Route {
             /// The name under which the call is counted.
             pub const fn name(&self) -> RouteName {
-                match self { $($(#[$built])* Self::$variant { .. } => RouteName::$variant,)* }
+                match self {
+                    $($(#[$built] Self::$variant { .. } => RouteName::$variant,)*)*
+                }
             }
 
             /// The right that its caller needs.
             #[expect(unused_variables, reason = "not every right is about all parameters")]
             pub fn right(&self) -> Right<'_> {
-                match self { $($(#[$built])* Self::$variant $(($($parameter),+))? => $right,)* }
+                match self {
+                    $($(#[$built] Self::$variant $(($($parameter),+))? => $right,)*)*
+                }
             }
         }
 
         /// All calls, and the pages.
         #[expect(unused_variables, reason = "not every call has parameters")]
         pub const ROUTES: &[RouteRow] = &[
-            $($(#[$built])* RouteRow {
+            $($(#[$built] RouteRow {
                 name: RouteName::$variant,
                 method: $method,
                 template: $template,
                 read: |segments| Ok(Route::$variant $(($(segments.read::<$type>(stringify!($parameter))?),+))?),
-            },)*
+            },)*)*
         ];
     };
 }

@@ -4,7 +4,6 @@
 //! of a newer build are not damaged, and stay. Rows of counters are not checked here: those are repaired
 //! (`cell_repair`, `roots::root_repair`).
 
-use crate::board::rows::BOARD_ROLE;
 use crate::cell::damage::damaged_in;
 use crate::kit::store::{Store, text};
 use tally_host::object::{IncomingCall, Object, Reply, SqlValue, reply};
@@ -12,6 +11,9 @@ use tally_wire::messages::{DamagedTable, Fault, RepairObject, decode};
 
 /// The most names of damaged rows in an answer.
 const NAMES_LISTED_MAX: usize = 20;
+
+/// Where the table `board` holds the role of the object; the head is at 0.
+pub(crate) const BOARD_ROLE: i64 = 1;
 
 /// A table whose bodies are checked.
 struct Table {

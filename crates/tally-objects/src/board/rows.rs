@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::archive::object_repair::BOARD_ROLE;
 use crate::kit::store::{Store, blob, framed, integer, text};
 use tally_core::board::directory::{MemberRows, SegmentDirectory};
 use tally_core::board::key::Key;
@@ -42,9 +43,6 @@ const MEMBERS_AT_ONCE: usize = 96;
 
 /// How many ranges one statement counts, of four values each.
 const RANGES_AT_ONCE: usize = 24;
-
-/// Where the table `board` holds the role of the object; the head is at 0.
-pub(crate) const BOARD_ROLE: i64 = 1;
 
 /// A board's row besides its members. Stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -38,6 +38,8 @@ use tally_wire::names::ALERTS_ALLOW;
 use tally_wire::names::alert::AlertName;
 use tally_wire::rights::{Gift, Giver, HeldKey, Room};
 
+const ALERT: GiftKind = GiftKind("alert/", "alert0");
+
 /// How long a measurement may take, milliseconds: twice the time that a reader waits for a datacenter, and the time for
 /// the roots.
 const MEASURE_MS_MAX: u64 = 8_000;
@@ -151,7 +153,7 @@ impl Alerts {
         self.store.prepare()?;
         self.store.atomically(|| {
             self.store.put(&name, &stored, now_ms)?;
-            self.gifts.put(GiftKind::Alert, name.as_str(), &gift)?;
+            self.gifts.put(ALERT, name.as_str(), &gift)?;
             self.steps.record(once)
         })?;
         self.alarm.arm(now_ms).await?;
@@ -164,19 +166,19 @@ impl Alerts {
 
     /// Whether there is room for an alert. One that is put over another's moves into the part of who puts it.
     fn room(&self, name: &AlertName, is_there: bool, gift: &Gift) -> Result<Room, Fault> {
-        let before = self.gifts.get(GiftKind::Alert, name.as_str())?;
+        let before = self.gifts.get(ALERT, name.as_str())?;
         if is_there && (before.account == gift.account || !gift.is_narrow) {
             return Ok(Room::Free);
         }
         let rows = self.store.count()? - u64::from(is_there);
-        let filled = self.gifts.filled(GiftKind::Alert, gift, rows)?;
+        let filled = self.gifts.filled(ALERT, gift, rows)?;
         Ok(gift.room(filled, ALERTS_MAX))
     }
 
     /// Returns whether the key that put an alert is good and administers what the alert watches. If that is not known,
     /// the alert continues.
     async fn is_given(&self, name: &AlertName, alert: &Alert) -> Result<bool, Fault> {
-        let gift = self.gifts.get(GiftKind::Alert, name.as_str())?;
+        let gift = self.gifts.get(ALERT, name.as_str())?;
         let Giver::Key(id) = gift.giver else {
             return Ok(!gift.has_ended(self.host.now_ms()));
         };
@@ -193,7 +195,7 @@ impl Alerts {
     pub(crate) fn end(&self, end: &EndAlerts) -> Result<Vec<AlertName>, Fault> {
         let mut ended = Vec::new();
         for giver in &end.givers {
-            for name in self.gifts.given_by(GiftKind::Alert, &giver.to_string())? {
+            for name in self.gifts.given_by(ALERT, &giver.to_string())? {
                 let Ok(name) = AlertName::parse(name) else {
                     continue;
                 };
@@ -210,7 +212,7 @@ impl Alerts {
 
     fn remove(&self, name: &AlertName) -> Result<bool, Fault> {
         let was_there = self.store.delete(name)?;
-        self.gifts.remove(GiftKind::Alert, name.as_str())?;
+        self.gifts.remove(ALERT, name.as_str())?;
         Ok(was_there)
     }
 

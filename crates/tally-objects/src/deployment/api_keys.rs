@@ -22,6 +22,9 @@ use tally_wire::rights::{
 };
 use tally_wire::stored::Damage;
 
+const KEY: GiftKind = GiftKind("key/", "key0");
+const SHARE: GiftKind = GiftKind("share/", "share0");
+
 /// Created with the first key: other partitions have no such table.
 const KEYS_SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS api_keys (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID";
@@ -74,7 +77,7 @@ impl KeyStore {
         let count = rows.first().and_then(|row| row.first()).and_then(integer);
         let count = count.and_then(|count| u64::try_from(count).ok());
         let filled = count.unwrap_or(KEYS_MAX);
-        let filled = self.gifts.filled(GiftKind::Key, &make.gift, filled)?;
+        let filled = self.gifts.filled(KEY, &make.gift, filled)?;
         match make.gift.room(filled, KEYS_MAX) {
             Room::Full => return Ok(KeyMade::Full),
             Room::PartFull => return Ok(KeyMade::PartFull),
@@ -82,7 +85,7 @@ impl KeyStore {
         }
         self.put(make.id, &make.key)?;
         let id = make.id.to_string();
-        self.gifts.put(GiftKind::Key, &id, &make.gift)?;
+        self.gifts.put(KEY, &id, &make.gift)?;
         Ok(KeyMade::Made)
     }
 
@@ -107,12 +110,12 @@ impl KeyStore {
             return Ok(None);
         };
         let mut above = Vec::new();
-        let mut root = self.gifts.get(GiftKind::Key, &id.to_string())?;
+        let mut root = self.gifts.get(KEY, &id.to_string())?;
         while let Giver::Key(giver) = root.giver {
             let Some(key) = self.get(giver)?.filter(|_| above.len() < KEY_DEPTH_MAX) else {
                 return Ok(None);
             };
-            root = self.gifts.get(GiftKind::Key, &giver.to_string())?;
+            root = self.gifts.get(KEY, &giver.to_string())?;
             above.push((giver, key));
         }
         Ok(Some(held(id, key, &above, &root)))
@@ -140,21 +143,18 @@ impl KeyStore {
             Room::Free => {}
         }
         let id = self.shares.put(&put.share)?;
-        self.gifts
-            .put(GiftKind::Share, &id.to_string(), &put.gift)?;
+        self.gifts.put(SHARE, &id.to_string(), &put.gift)?;
         Ok(SharePut::Made(id))
     }
 
     fn room_for_share(&self, gift: &Gift) -> Result<Room, Fault> {
-        let filled = self
-            .gifts
-            .filled(GiftKind::Share, gift, self.shares.count()?)?;
+        let filled = self.gifts.filled(SHARE, gift, self.shares.count()?)?;
         Ok(gift.room(filled, SHARES_MAX))
     }
 
     /// A share as it is good now, if it is.
     fn good_share(&self, id: ShareId, share: Share) -> Result<Option<HeldShare>, Fault> {
-        let gift = self.gifts.get(GiftKind::Share, &id.to_string())?;
+        let gift = self.gifts.get(SHARE, &id.to_string())?;
         let giver = self.good_giver(&gift)?.flatten();
         let giver = giver.as_ref().map(|(id, held)| (*id, held));
         Ok(HeldShare::of(share, &gift, giver, self.host.now_ms()))
@@ -168,7 +168,7 @@ impl KeyStore {
 
     /// Deletes a share. Returns whether it existed.
     pub(crate) fn delete_share(&self, id: ShareId) -> Result<bool, Fault> {
-        self.gifts.remove(GiftKind::Share, &id.to_string())?;
+        self.gifts.remove(SHARE, &id.to_string())?;
         self.shares.delete(id)
     }
 
@@ -240,9 +240,9 @@ impl KeyStore {
                 }
             }
             rows.push(giver.clone());
-            let given = self.gifts.given_by(GiftKind::Key, &giver)?;
+            let given = self.gifts.given_by(KEY, &giver)?;
             falling.extend(given.iter().filter_map(|id| KeyId::parse(id)));
-            for id in self.gifts.given_by(GiftKind::Share, &giver)? {
+            for id in self.gifts.given_by(SHARE, &giver)? {
                 let Some(id) = ShareId::parse(&id) else {
                     continue;
                 };
@@ -260,7 +260,7 @@ impl KeyStore {
                     "DELETE FROM api_keys WHERE id = ?",
                     vec![id.as_str().into()],
                 )?;
-                self.gifts.remove(GiftKind::Key, id)?;
+                self.gifts.remove(KEY, id)?;
             }
             Ok(())
         })?;

@@ -19,32 +19,13 @@ const SCHEMA: [&str; 3] = [
     "CREATE INDEX IF NOT EXISTS gifts_by_account ON gifts (account, name)",
 ];
 
-/// What a gift is. Its names begin with this text.
+/// What a gift is, by the beginning of its names, and the first text after all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GiftKind {
-    /// A key.
-    Key,
-    /// A share.
-    Share,
-    /// An alert.
-    Alert,
-    /// A policy.
-    Policy,
-}
+pub(super) struct GiftKind(pub(super) &'static str, pub(super) &'static str);
 
 impl GiftKind {
-    /// The beginning of its names, and the first text after all of them.
-    const fn bounds(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Key => ("key/", "key0"),
-            Self::Share => ("share/", "share0"),
-            Self::Alert => ("alert/", "alert0"),
-            Self::Policy => ("policy/", "policy0"),
-        }
-    }
-
     fn name(self, name: &str) -> String {
-        [self.bounds().0, name].concat()
+        [self.0, name].concat()
     }
 }
 
@@ -122,7 +103,7 @@ impl GiftStore {
 
     /// The names of what a key gave.
     pub(super) fn given_by(&self, kind: GiftKind, giver: &str) -> Result<Vec<String>, Fault> {
-        let (from, to) = kind.bounds();
+        let (from, to) = (kind.0, kind.1);
         let rows = self.run(
             "SELECT name FROM gifts WHERE giver = ? AND name >= ? AND name < ? ORDER BY name",
             vec![giver.into(), from.into(), to.into()],
@@ -135,7 +116,7 @@ impl GiftStore {
 
     /// How many rows of a table narrow callers fill, and the account of this gift; of `rows` in all.
     pub(super) fn filled(&self, kind: GiftKind, gift: &Gift, rows: u64) -> Result<Filled, Fault> {
-        let (from, to) = kind.bounds();
+        let (from, to) = (kind.0, kind.1);
         let count = |sql: &str, values: Vec<SqlValue>| -> Result<u64, Fault> {
             let rows = self.run(sql, values)?;
             let count = rows.first().and_then(|row| row.first()).and_then(integer);

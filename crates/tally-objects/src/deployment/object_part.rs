@@ -1,5 +1,5 @@
-//! What a partition of the directory keeps for the deployment: keys, shares, secrets, policies, alerts, the audit log,
-//! and what isolates report. It knows no counter.
+//! What a partition of the directory keeps for the deployment: keys, shares, secrets, alerts, the audit log, and
+//! what isolates report. It knows no counter.
 
 use std::rc::Rc;
 
@@ -10,7 +10,6 @@ use super::audit_log::AuditLog;
 use super::fleet_store::FleetStore;
 use super::gifts::GiftStore;
 use super::metrics_push::MetricsPush;
-use super::policies::PolicyStore;
 use super::secrets::SecretStore;
 use crate::archive::import_steps::ImportSteps;
 use crate::directory::alarm::Alarm;
@@ -21,11 +20,10 @@ use tally_host::object::{IncomingCall, Object, Reply};
 use tally_wire::audit::AuditEntry;
 use tally_wire::fleet::FleetPart;
 use tally_wire::messages::{
-    AddAuditEntry, DeleteAlert, DeleteOverride, DeletePolicy, DeleteShare, DeliveriesOf, EndAlerts,
-    Fault, FindApiKey, FindHeldKey, FindOverride, GetAlert, GetPolicy, GetSecrets, GetShare,
-    ListAlerts, ListAllOverrides, ListAuditEntries, ListDeliveries, ListKeys, ListOverrides,
-    ListPolicies, ListShares, MakeKey, PutAlert, PutOverride, PutPolicy, PutShare, ReplaceKey,
-    ReportCounts, RevokeKey, RotateKey, Secrets, SilenceAlert, TestAlert, UseKey, WakePush,
+    AddAuditEntry, DeleteAlert, DeleteShare, DeliveriesOf, EndAlerts, Fault, FindApiKey,
+    FindHeldKey, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries, ListDeliveries,
+    ListKeys, ListShares, MakeKey, PutAlert, PutShare, ReplaceKey, ReportCounts, RevokeKey,
+    RotateKey, Secrets, SilenceAlert, TestAlert, UseKey, WakePush,
 };
 
 /// The tables of the deployment in one partition.
@@ -33,7 +31,6 @@ pub(crate) struct Deployment {
     host: Host,
     keys: KeyStore,
     secrets: SecretStore,
-    policies: PolicyStore,
     alerts: Rc<Alerts>,
     audit_log: AuditLog,
     fleet: FleetStore,
@@ -51,12 +48,11 @@ impl Deployment {
         alarm: &Rc<Alarm>,
     ) -> Self {
         let steps = ImportSteps::new(host, store);
-        let alert_rows = (alert_store, GiftStore::new(store), steps.clone());
+        let alert_rows = (alert_store, GiftStore::new(store), steps);
         Self {
             host: host.clone(),
             keys: KeyStore::new(host, store),
             secrets: SecretStore::new(host, store),
-            policies: PolicyStore::new(host, store, steps),
             alerts: Rc::new(Alerts::new(host, object.clone(), alert_rows, alarm.clone())),
             audit_log: AuditLog::new(host, store),
             fleet: FleetStore::new(host, store),
@@ -92,24 +88,6 @@ impl Deployment {
             DeliveriesOf => message.and_then(|message| self.alerts.deliveries(&message)),
             ListAlerts => message.and_then(|_| self.alerts.list()),
             ListDeliveries => message.and_then(|list| self.alerts.all_deliveries(&list)),
-            #[cfg(feature = "limits")]
-            GetPolicy => message.and_then(|message| self.policies.read(&message)),
-            #[cfg(feature = "limits")]
-            PutPolicy => message.and_then(|message| self.policies.put(&message)),
-            #[cfg(feature = "limits")]
-            DeletePolicy => message.and_then(|message| self.policies.delete(&message.name)),
-            #[cfg(feature = "limits")]
-            ListPolicies => message.and_then(|message| self.policies.list(&message)),
-            #[cfg(feature = "limits")]
-            PutOverride => message.and_then(|message| self.policies.put_override(&message)),
-            #[cfg(feature = "limits")]
-            FindOverride => message.and_then(|message| self.policies.find_override(&message)),
-            #[cfg(feature = "limits")]
-            DeleteOverride => message.and_then(|message| self.policies.delete_override(&message)),
-            #[cfg(feature = "limits")]
-            ListOverrides => message.and_then(|message| self.policies.list_overrides(&message)),
-            #[cfg(feature = "limits")]
-            ListAllOverrides => message.and_then(|message| self.policies.list_all_overrides(&message)),
             GetSecrets => async { self.secrets(message?).await }.await,
             ReportCounts => message.and_then(|message| self.fleet.take(message)),
             WakePush => async { message?; self.pushes.wake().await }.await,

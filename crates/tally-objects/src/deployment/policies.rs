@@ -7,20 +7,24 @@ use std::collections::HashMap;
 use super::gifts::{GiftKind, GiftStore};
 use super::overrides::OverrideStore;
 use crate::archive::import_steps::ImportSteps;
+use crate::directory::partition::features::FeatureStore;
 use crate::kit::store::{Store, integer, text};
 use tally_api::limits::POLICIES_MAX;
 use tally_core::limit::policy::overrides::Override;
 use tally_core::limit::policy::{Algorithm, Policy};
 use tally_host::Host;
-use tally_host::object::SqlValue;
+use tally_host::dispatch;
+use tally_host::object::{IncomingCall, Reply, SqlValue};
 use tally_wire::messages::{
-    DeleteOverride, Fault, FindOverride, GetPolicy, ListAllOverrides, ListOverrides, ListPolicies,
-    OverrideFound, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, StoredPolicy,
+    DeleteOverride, DeletePolicy, Fault, FindOverride, GetPolicy, ListAllOverrides, ListOverrides,
+    ListPolicies, OverridePut, OverridesListed, PolicyPut, PutOverride, PutPolicy, StoredPolicy,
 };
 use tally_wire::names::override_pattern::OverridePattern;
 use tally_wire::names::policy::PolicyName;
 use tally_wire::rights::Room;
 use tally_wire::stored::Damage;
+
+const POLICY: GiftKind = GiftKind("policy/", "policy0");
 
 pub(crate) const POLICIES_SCHEMA: &str = "CREATE TABLE IF NOT EXISTS policies (name TEXT PRIMARY KEY, \
     body BLOB NOT NULL) WITHOUT ROWID";
@@ -36,13 +40,29 @@ pub(crate) struct PolicyStore {
     overrides: OverrideStore,
 }
 
+impl FeatureStore for PolicyStore {
+    fn answer(&self, arrived: &IncomingCall) -> Reply {
+        dispatch!(arrived, message, {
+            GetPolicy => message.and_then(|message| self.read(&message)),
+            PutPolicy => message.and_then(|message| self.put(&message)),
+            DeletePolicy => message.and_then(|message| self.delete(&message.name)),
+            ListPolicies => message.and_then(|message| self.list(&message)),
+            PutOverride => message.and_then(|message| self.put_override(&message)),
+            FindOverride => message.and_then(|message| self.overrides.find(&message)),
+            DeleteOverride => message.and_then(|message| self.overrides.delete(&message)),
+            ListOverrides => message.and_then(|message| self.list_overrides(&message)),
+            ListAllOverrides => message.and_then(|message| self.list_all_overrides(&message)),
+        })
+    }
+}
+
 impl PolicyStore {
     /// The policies in an object's database.
-    pub(crate) fn new(host: &Host, store: &Store, steps: ImportSteps) -> Self {
+    pub(crate) fn new(host: &Host, store: &Store) -> Self {
         Self {
             store: store.clone(),
             gifts: GiftStore::new(store),
-            steps,
+            steps: ImportSteps::new(host, store),
             overrides: OverrideStore::new(host, store),
         }
     }
@@ -51,7 +71,7 @@ impl PolicyStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read.
-    pub(crate) fn read(&self, get: &GetPolicy) -> Result<Option<StoredPolicy>, Fault> {
+    fn read(&self, get: &GetPolicy) -> Result<Option<StoredPolicy>, Fault> {
         let Some(policy) = self.get(&get.name)? else {
             return Ok(None);
         };
@@ -63,37 +83,18 @@ impl PolicyStore {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(crate) fn put_override(&self, put: &PutOverride) -> Result<OverridePut, Fault> {
+    fn put_override(&self, put: &PutOverride) -> Result<OverridePut, Fault> {
         match self.get(&put.policy)? {
             Some(_) => self.overrides.put(put),
             None => Ok(OverridePut::NoPolicy),
         }
     }
 
-    /// The override of a key.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub(crate) fn find_override(&self, find: &FindOverride) -> Result<OverrideFound, Fault> {
-        self.overrides.find(find)
-    }
-
-    /// Deletes an override. Returns whether there was one.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub(crate) fn delete_override(&self, delete: &DeleteOverride) -> Result<bool, Fault> {
-        self.overrides.delete(delete)
-    }
-
     /// The overrides of a policy; `None` where there is no such policy.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(crate) fn list_overrides(
-        &self,
-        list: &ListOverrides,
-    ) -> Result<Option<OverridesListed>, Fault> {
+    fn list_overrides(&self, list: &ListOverrides) -> Result<Option<OverridesListed>, Fault> {
         let Some(policy) = self.get(&list.policy)? else {
             return Ok(None);
         };
@@ -105,7 +106,7 @@ impl PolicyStore {
     ///
     /// # Errors
     /// `Broken` for an invalid one, `Unavailable` where SQLite refuses.
-    pub(crate) fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
+    fn put(&self, put: &PutPolicy) -> Result<PolicyPut, Fault> {
         let PutPolicy {
             name,
             policy,
@@ -120,7 +121,7 @@ impl PolicyStore {
         }
         let is_there = self.get(name)?.is_some();
         if !is_there {
-            let filled = self.gifts.filled(GiftKind::Policy, gift, self.count()?)?;
+            let filled = self.gifts.filled(POLICY, gift, self.count()?)?;
             match gift.room(filled, POLICIES_MAX) {
                 Room::Full => return Ok(PolicyPut::Full),
                 Room::PartFull => return Ok(PolicyPut::PartFull),
@@ -133,7 +134,7 @@ impl PolicyStore {
                 vec![name.as_str().into(), self.store.put(policy)?],
             )?;
             if !is_there {
-                self.gifts.put(GiftKind::Policy, name.as_str(), gift)?;
+                self.gifts.put(POLICY, name.as_str(), gift)?;
             }
             self.steps.record(*once)
         })?;
@@ -148,7 +149,7 @@ impl PolicyStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(crate) fn get(&self, name: &PolicyName) -> Result<Option<Policy>, Fault> {
+    fn get(&self, name: &PolicyName) -> Result<Option<Policy>, Fault> {
         let rows = self.store.run(
             "SELECT body FROM policies WHERE name = ?",
             vec![name.as_str().into()],
@@ -161,14 +162,14 @@ impl PolicyStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses.
-    pub(crate) fn delete(&self, name: &PolicyName) -> Result<bool, Fault> {
+    fn delete(&self, name: &PolicyName) -> Result<bool, Fault> {
         let is_there = self.get(name)?.is_some();
         if is_there {
             self.store.atomically(|| {
                 let values = vec![name.as_str().into()];
                 self.store
                     .run("DELETE FROM policies WHERE name = ?", values)?;
-                self.gifts.remove(GiftKind::Policy, name.as_str())?;
+                self.gifts.remove(POLICY, name.as_str())?;
                 self.overrides.forget(name)
             })?;
         }
@@ -179,7 +180,7 @@ impl PolicyStore {
     ///
     /// # Errors
     /// `Unavailable` where SQLite refuses, `Unreadable` where one cannot be read.
-    pub(crate) fn list(&self, list: &ListPolicies) -> Result<Vec<(PolicyName, Policy)>, Fault> {
+    fn list(&self, list: &ListPolicies) -> Result<Vec<(PolicyName, Policy)>, Fault> {
         let after = list.after.as_ref().map_or("", PolicyName::as_str);
         let rows = self.store.run(
             "SELECT name, body FROM policies WHERE name > ? ORDER BY name LIMIT ?",
@@ -199,10 +200,7 @@ impl PolicyStore {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(crate) fn list_all_overrides(
-        &self,
-        list: &ListAllOverrides,
-    ) -> Result<Vec<OverrideOfAll>, Fault> {
+    fn list_all_overrides(&self, list: &ListAllOverrides) -> Result<Vec<OverrideOfAll>, Fault> {
         let mut policies = HashMap::new();
         let mut all = Vec::new();
         for (name, pattern, over) in self.overrides.list_all(list)? {

@@ -139,7 +139,7 @@ impl Store {
             places: placeholders,
             conflict,
         } = *insert;
-        if !self.gathered.is_gathering.get() {
+        if !self.gathers() {
             let statement = [into, " ", placeholders, " ", conflict].concat();
             return self.execute(&statement, values).map(|_| ());
         }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 
+use super::second_alarm::SecondAlarm;
 use super::streams::{FAILED, Sink, close, id_of, kept_of};
-use crate::kit::second_alarm::SecondAlarm;
 use crate::kit::store::Store;
 use tally_api::live::client_message::{ClientMessage, SocketAttachment};
 use tally_api::live::subscriptions::{ChangeRefusal, HubState, Update, UpdatesMade, WatcherId};

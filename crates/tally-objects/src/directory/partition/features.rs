@@ -35,6 +35,17 @@ pub(crate) struct FeatureSet {
     pub(crate) begin: fn(&PartitionParts<'_>) -> Rc<dyn Features>,
 }
 
+/// A store of one feature in a partition, by the calls that it answers.
+pub(crate) trait FeatureStore {
+    /// Answers a call; [`Reply::Unknown`] for one of another store.
+    fn answer(&self, arrived: &IncomingCall) -> Reply;
+
+    /// Whether the store has a board of this name.
+    fn has_board(&self, _name: &CounterId) -> Result<bool, Fault> {
+        Ok(false)
+    }
+}
+
 /// The features of a partition. Each method needs storage that can be read.
 pub(crate) trait Features {
     /// Answers a call; [`Reply::Unknown`] for one that no feature answers.

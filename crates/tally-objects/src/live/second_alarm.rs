@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use super::store::Store;
+use crate::kit::store::Store;
 use tally_api::live::{JITTER_MS, SECOND_MS, next_second};
 use tally_host::Host;
 use tally_wire::messages::Fault;
