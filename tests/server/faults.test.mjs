@@ -209,6 +209,26 @@ describe("with clients that are slow or hostile, the native server", () => {
     await server.end();
   });
 
+  test("counts nothing of a request that its client cuts off", WITHIN, async () => {
+    const { server, url } = await begin();
+    const whole = `POST /counters/a/increment HTTP/1.1\r\ncontent-type: application/json\r\n${HOST}`;
+    const body = '{"delta":7}';
+    const chunks = `${whole}transfer-encoding: chunked\r\n\r\nb\r\n${body}\r\n0\r\n\r\n`;
+    const sized = `${whole}content-length: ${body.length}\r\n\r\n${body}`;
+    for (const request of [sized, chunks]) {
+      for (let end = 1; end < request.length; end += 3) {
+        const [closed, broken] = await Promise.all([Line.to(url), Line.to(url)]);
+        closed.socket.end(request.slice(0, end));
+        broken.socket.write(request.slice(0, end), () => broken.socket.resetAndDestroy());
+        const [answer] = await Promise.all([closed, broken].map((line) => line.end()));
+        assert.doesNotMatch(answer, /^HTTP\/1\.1 2/, `after ${end} bytes`);
+      }
+    }
+    assert.equal((await (await add(url, "a")).json()).value, 1);
+    await server.end();
+    assert.equal(server.errors, "");
+  });
+
   test("has room for ten thousand idle connections, and counts beside them", WITHIN, async () => {
     const { server, url } = await begin();
     assert.equal((await add(url, "a")).status, 200);
