@@ -143,7 +143,7 @@ redis-suites: setup
 	cargo build --locked --package tally-server
 	@exec $(NODE) scripts/redis-suites.mjs "$(REDIS_SOURCE)"
 
-bench-clients: build
+bench-clients: build native
 	@exec $(NODE) benches/clients.mjs
 
 bench-rpc: build

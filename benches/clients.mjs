@@ -1,9 +1,9 @@
-// `make bench-clients`: @upstash/redis and @upstash/ratelimit on Tally, beside the same clients on Redis behind a
-// minimal front of their form (baseline/redis-front.mjs), which appends each write to its file before it answers, as
-// Tally does.
+// `make bench-clients`: @upstash/redis and @upstash/ratelimit on Tally, on workerd and as the native server, beside the
+// same clients on Redis behind a minimal front of their form (baseline/redis-front.mjs), which appends each write to its
+// file before it answers, as Tally does.
 //
-// Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good, or the two rank a
-// member otherwise. The two run in turn, ROUNDS times.
+// Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good, or two rank a
+// member otherwise. They run in turn, ROUNDS times.
 // From the environment: SECONDS of a round, ROUNDS, MEMBERS of the board, BENCH_DATA (the folder under which the data
 // lies).
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -46,8 +46,8 @@ async function redisBehindFront(folder) {
   return { url: front.urls[0], end: async () => (await front.end(), store.end()) };
 }
 
-async function tally(folder) {
-  const server = await startTally(folder, {});
+async function tally(folder, host) {
+  const server = await startTally(folder, { host });
   return { url: `${server.urls[0]}/redis`, end: server.end };
 }
 
@@ -149,11 +149,14 @@ const parent = resolve(ROOT, process.env.BENCH_DATA ?? "bench-out");
 mkdirSync(parent, { recursive: true });
 const folder = mkdtempSync(join(parent, "clients-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
-const servers = { Tally: await tally(join(folder, "tally")), Redis: await redisBehindFront(join(folder, "redis")) };
+const servers = {
+  workerd: await tally(join(folder, "workerd"), "workerd"), native: await tally(join(folder, "native"), "native"),
+  Redis: await redisBehindFront(join(folder, "redis")),
+};
 for (const { url } of Object.values(servers)) await fill(url);
 const loads = { increments, verdicts, [`ranks among ${MEMBERS}`]: ranks, [`first 100 of ${MEMBERS}`]: tops };
 const found = {};
-const counted = { Tally: new Map(), Redis: new Map() };
+const counted = Object.fromEntries(Object.keys(servers).map((name) => [name, new Map()]));
 for (let round = 0; round < ROUNDS; round += 1) {
   for (const [name, { url }] of Object.entries(servers)) {
     for (const [what, load] of Object.entries(loads)) {
@@ -168,8 +171,11 @@ for (const [name, { url }] of Object.entries(servers)) {
   }
 }
 await Promise.all(Object.values(servers).map(({ end }) => end()));
-console.log(`| through the clients, ${FLIGHTS} requests of ${TOGETHER} in flight | Tally | Redis | ÷ |\n|---|---|---|---|`);
-for (const [what, { Tally, Redis: other }] of Object.entries(found)) {
-  const [own, theirs] = [middle(Tally), middle(other)];
-  console.log(`| ${what}/s | ${Math.round(own)} | ${Math.round(theirs)} | ${(own / theirs).toFixed(2)} |`);
+console.log(`
+| through the clients, ${FLIGHTS} requests of ${TOGETHER} in flight | workerd | native | Redis | workerd ÷ | native ÷ |
+|---|---:|---:|---:|---:|---:|`);
+for (const [what, rates] of Object.entries(found)) {
+  const [workerd, native, redis] = Object.keys(servers).map((name) => middle(rates[name]));
+  const ratios = [workerd, native].map((own) => (own / redis).toFixed(2));
+  console.log(`| ${what}/s | ${[workerd, native, redis].map(Math.round).join(" | ")} | ${ratios.join(" | ")} |`);
 }
