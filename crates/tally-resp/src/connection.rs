@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use crate::encoder::{Encoder, Protocol};
 use crate::framing::{Arrived, CommandBounds, Framing, ProtocolError};
 use crate::hello::{Greeting, check_name, has_login, parse_hello};
+use crate::own::{Own, own_of};
 use crate::shape::{self, Shape, shape_of};
+use crate::step::{ConnectionStep, Login, OUTPUT_BYTES_MAX, Owed, Run};
 use crate::subscriptions::{Subscriptions, Wanted};
 use crate::table;
 use crate::transaction::Transaction;
@@ -19,40 +21,8 @@ use tally_redis::request::COMMANDS_MAX;
 use tally_wire::messages::Arguments;
 use tally_wire::redis::Reply;
 
-/// What the platform does next.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ConnectionStep {
-    /// Check the key of the connection, and report by [`Connection::proved`].
-    Prove,
-    /// Check this key, and report by [`Connection::authenticated`].
-    Authenticate(Login),
-    /// Run these commands, and report by [`Connection::ran`].
-    Run(Run),
-    /// Open a stream, and report by [`Connection::listening`].
-    Listen(Subscription),
-    /// Close the streams of which no channel is listened to any more: see [`Connection::is_heard`].
-    Unlisten,
-    /// Close the connection, once what was written is sent.
-    Close,
-}
-
-/// Commands that run together.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The words of each.
-    pub commands: Vec<Arguments>,
-    /// Whether they are a transaction.
-    pub is_transaction: bool,
-}
-
-/// A key that a client has sent.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Login {
-    /// The key.
-    pub key: String,
-    /// What else a `HELLO` asks for; `None` for `AUTH`.
-    greeting: Option<Greeting>,
-}
+/// Why there is no memory for what a client has sent, or for its replies.
+const FULL: &str = "ERR the memory for commands and replies of all clients is full";
 
 /// A connection of a client.
 pub struct Connection {
@@ -60,6 +30,8 @@ pub struct Connection {
     peer: String,
     framing: Framing,
     waiting: VecDeque<Arrived>,
+    /// How many commands have arrived.
+    arrived: u64,
     failed: Option<ProtocolError>,
     out: Encoder,
     key: Option<String>,
@@ -69,52 +41,8 @@ pub struct Connection {
     library: [String; 2],
     transaction: Option<Transaction>,
     subscriptions: Subscriptions,
-}
-
-/// Commands about the connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Own {
-    Auth,
-    Client,
-    Command,
-    Discard,
-    Exec,
-    Hello,
-    Multi,
-    Quit,
-    Reset,
-    Select,
-    Subscribe(Wanted),
-    Unwatch,
-    Watch,
-}
-
-const OWN: [(&str, Own); 16] = [
-    ("AUTH", Own::Auth),
-    ("CLIENT", Own::Client),
-    ("COMMAND", Own::Command),
-    ("DISCARD", Own::Discard),
-    ("EXEC", Own::Exec),
-    ("HELLO", Own::Hello),
-    ("MULTI", Own::Multi),
-    ("PSUBSCRIBE", Own::Subscribe(Wanted::Patterns)),
-    ("PUNSUBSCRIBE", Own::Subscribe(Wanted::NoPatterns)),
-    ("QUIT", Own::Quit),
-    ("RESET", Own::Reset),
-    ("SELECT", Own::Select),
-    ("SUBSCRIBE", Own::Subscribe(Wanted::Channels)),
-    ("UNSUBSCRIBE", Own::Subscribe(Wanted::NoChannels)),
-    ("UNWATCH", Own::Unwatch),
-    ("WATCH", Own::Watch),
-];
-
-/// The command about the connection that these words begin with.
-fn own_of(args: &[String]) -> Option<Own> {
-    let name = args.first()?;
-    let found = OWN
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(_, own)| *own)
+    /// What the last command that subscribes asks for.
+    wanted: Option<Subscription>,
 }
 
 impl Connection {
@@ -125,6 +53,7 @@ impl Connection {
             peer,
             framing: Framing::default(),
             waiting: VecDeque::new(),
+            arrived: 0,
             failed: None,
             out: Encoder::default(),
             key: None,
@@ -133,6 +62,7 @@ impl Connection {
             library: [String::new(), String::new()],
             transaction: None,
             subscriptions: Subscriptions::default(),
+            wanted: None,
         }
     }
 
@@ -168,6 +98,7 @@ impl Connection {
             match self.framing.take(rest, bounds) {
                 Ok((part, Some(arrived))) => {
                     taken += part;
+                    self.arrived = self.arrived.wrapping_add(1);
                     self.waiting.push_back(arrived);
                 }
                 Ok((part, None)) => return taken + part,
@@ -187,14 +118,59 @@ impl Connection {
         self.out.bytes().len()
     }
 
-    /// Whether a command has begun to arrive.
-    pub fn is_inside(&self) -> bool {
-        self.framing.is_inside()
+    /// What the client has yet to send; `None` where it may be silent. `has_more`: whether bytes have arrived that
+    /// [`Connection::receive`] did not take.
+    pub fn owed(&self, has_more: bool) -> Option<Owed> {
+        match self.is_known {
+            false => Some(Owed::Admission),
+            true if has_more || self.framing.is_inside() => Some(Owed::Rest(self.arrived)),
+            true => None,
+        }
+    }
+
+    /// Writes why a client is not waited for any longer. One that has sent nothing gets nothing. `has_more`: as in
+    /// [`Connection::owed`].
+    pub fn give_up(&mut self, owed: Owed, has_more: bool, seconds: u64) {
+        let has_begun = has_more || self.arrived > 0 || self.framing.is_inside();
+        match owed {
+            Owed::Admission if !has_begun => {}
+            Owed::Admission => self.out.error(&format!(
+                "ERR no command was admitted within {seconds} s; connect again, and send AUTH with a valid key first"
+            )),
+            Owed::Rest(_) => self.out.error(&format!(
+                "ERR a command did not arrive within {seconds} s; connect again, and send it at once"
+            )),
+        }
+    }
+
+    /// Writes that there is no memory for what the client has sent.
+    pub fn refuse_room(&mut self, bytes_max: usize) {
+        self.out.error(&format!(
+            "{FULL} ({bytes_max} bytes); nothing of this command was done, connect again later"
+        ));
+    }
+
+    /// Writes, in place of replies that were taken from the output, that there is no memory for them.
+    pub fn lose_replies(&mut self, bytes_max: usize) {
+        self.out.error(&format!(
+            "{FULL} ({bytes_max} bytes); the commands ran, and their replies are lost, so read what you changed before you send it again"
+        ));
+    }
+
+    /// How many bytes of memory the client fills, besides the bytes that are to be sent.
+    pub fn held_bytes(&self) -> usize {
+        let transaction = self.transaction.as_ref();
+        let transaction = transaction.map_or(0, Transaction::held_bytes);
+        self.framing.held_bytes().saturating_add(transaction)
     }
 
     /// What the platform does next; `None` where more has to arrive.
     pub fn step(&mut self) -> Option<ConnectionStep> {
         while let Some(first) = self.waiting.front() {
+            // A command of a few bytes may have a reply of many.
+            if self.output_bytes() > OUTPUT_BYTES_MAX {
+                return Some(ConnectionStep::Send);
+            }
             let own = match first {
                 Err(text) => {
                     let text = text.clone();
@@ -290,6 +266,11 @@ impl Connection {
         }
     }
 
+    /// The client may run commands without a key.
+    pub fn admit(&mut self) {
+        self.is_known = true;
+    }
+
     /// What came of [`ConnectionStep::Prove`]: the error of Redis for a client that may not run commands.
     pub fn proved(&mut self, outcome: Result<(), String>) {
         const NO_GREETING: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
@@ -342,7 +323,10 @@ impl Connection {
     /// What came of [`ConnectionStep::Listen`].
     pub fn listening(&mut self, stream: &Subscription, outcome: Result<(), String>) {
         match outcome {
-            Ok(()) => self.subscriptions.add(stream, &mut self.out),
+            Ok(()) => {
+                let wanted = self.wanted.take().unwrap_or_else(|| stream.clone());
+                self.subscriptions.add(&wanted, stream, &mut self.out);
+            }
             Err(text) => self.out.error(&text),
         }
     }
@@ -575,19 +559,22 @@ impl Connection {
             self.refuse_as(&error::arity(&name));
             return None;
         }
-        match Subscription::new(is_pattern, names) {
-            Ok(stream) if self.subscriptions.has_room(&stream) => {
-                Some(ConnectionStep::Listen(stream))
-            }
-            Ok(_) => {
-                self.out.error(&Subscriptions::full());
-                None
-            }
+        let wanted = match Subscription::new(is_pattern, names) {
+            Ok(wanted) => wanted,
             Err(text) => {
                 self.out.error(&text);
-                None
+                return None;
             }
+        };
+        match self.subscriptions.missing(&wanted) {
+            None => self.subscriptions.add(&wanted, &wanted, &mut self.out),
+            Some(stream) if self.subscriptions.has_room(&stream) => {
+                self.wanted = Some(wanted);
+                return Some(ConnectionStep::Listen(stream));
+            }
+            Some(_) => self.out.error(&Subscriptions::full()),
         }
+        None
     }
 }
 

@@ -24,6 +24,9 @@ pub const UNKNOWN_BYTES_MAX: usize = 16 * 1024;
 /// The longest line that says how many words, or bytes, follow.
 const HEADER_BYTES_MAX: usize = 32;
 
+/// What a word takes besides its bytes.
+pub const WORD_BYTES: usize = size_of::<String>() + 16;
+
 /// The end of a line.
 const LINE_END: &[u8] = b"\r\n";
 
@@ -99,6 +102,12 @@ impl Framing {
         self.left > 0
     }
 
+    /// How many bytes of memory the words of the command that arrives take.
+    pub fn held_bytes(&self) -> usize {
+        let words = self.words.len().saturating_mul(WORD_BYTES);
+        words.saturating_add(if self.is_inside() { self.bytes } else { 0 })
+    }
+
     fn complete(&mut self) -> Arrived {
         let words = std::mem::take(&mut self.words);
         match std::mem::take(&mut self.is_binary) {
@@ -172,10 +181,19 @@ impl Framing {
             Ok(None) if line_end(bytes).is_none() => {
                 too_long(bytes, HEADER_BYTES_MAX, "too big bulk count string")
             }
-            Ok(None) if bytes.len() > room => Err(too_large(bytes_max)),
+            Ok(None) if bytes.len().max(announced(bytes)) > room => Err(too_large(bytes_max)),
             Ok(None) => Ok(None),
         }
     }
+}
+
+/// How many bytes a word has, by its head, with the head and the end of its line.
+fn announced(bytes: &[u8]) -> usize {
+    let end = line_end(bytes).unwrap_or_default();
+    let length = std::str::from_utf8(bytes.get(1..end).unwrap_or_default());
+    let length = length.ok().and_then(|length| length.parse::<usize>().ok());
+    let around = end.saturating_add(2 * LINE_END.len());
+    length.unwrap_or_default().saturating_add(around)
 }
 
 fn line_end(bytes: &[u8]) -> Option<usize> {

@@ -1,7 +1,9 @@
 //! What a connection listens to.
 //!
-//! Invariant: the client hears of a channel, or of a pattern, from its confirmation until it unsubscribes, whichever
-//! stream of the service brings the messages.
+//! Invariant: the client hears of a channel, or of a pattern, from its confirmation until it unsubscribes. One stream
+//! of the service brings its messages, so each arrives once: a client that subscribes again opens no second stream.
+
+use std::rc::Rc;
 
 use crate::encoder::Encoder;
 use tally_redis::notifications::{CHANNELS_COUNT_MAX, KeyMessage, Subscription, messages_in};
@@ -22,11 +24,21 @@ pub enum Wanted {
     NoPatterns,
 }
 
+/// A channel or a pattern, and the stream that brings its messages.
+struct Heard {
+    name: String,
+    stream: Rc<Subscription>,
+}
+
 /// Channels and patterns, in the order of their commands.
 #[derive(Default)]
 pub struct Subscriptions {
-    channels: Vec<String>,
-    patterns: Vec<String>,
+    channels: Vec<Heard>,
+    patterns: Vec<Heard>,
+}
+
+fn position(known: &[Heard], name: &str) -> Option<usize> {
+    known.iter().position(|heard| heard.name == name)
 }
 
 impl Subscriptions {
@@ -57,23 +69,49 @@ impl Subscriptions {
         )
     }
 
-    fn of(&mut self, is_pattern: bool) -> &mut Vec<String> {
+    fn of(&self, is_pattern: bool) -> &Vec<Heard> {
+        match is_pattern {
+            true => &self.patterns,
+            false => &self.channels,
+        }
+    }
+
+    fn of_mut(&mut self, is_pattern: bool) -> &mut Vec<Heard> {
         match is_pattern {
             true => &mut self.patterns,
             false => &mut self.channels,
         }
     }
 
-    /// Adds those of a stream, and confirms each.
-    pub fn add(&mut self, stream: &Subscription, out: &mut Encoder) {
-        let word = match stream.is_pattern {
+    /// The stream that a client needs for what it wants, besides the streams that it has; `None` where it needs none.
+    pub fn missing(&self, wanted: &Subscription) -> Option<Subscription> {
+        let is_pattern = wanted.is_pattern;
+        let mut channels: Vec<String> = Vec::new();
+        for name in &wanted.channels {
+            if position(self.of(is_pattern), name).is_none() && !channels.contains(name) {
+                channels.push(name.clone());
+            }
+        }
+        (!channels.is_empty()).then_some(Subscription {
+            is_pattern,
+            channels,
+        })
+    }
+
+    /// Adds what a client wants, of which `stream` brings the part that was missing, and confirms each.
+    pub fn add(&mut self, wanted: &Subscription, stream: &Subscription, out: &mut Encoder) {
+        let word = match wanted.is_pattern {
             true => "psubscribe",
             false => "subscribe",
         };
-        for name in &stream.channels {
-            let known = self.of(stream.is_pattern);
-            if !known.contains(name) {
-                known.push(name.clone());
+        let stream = Rc::new(stream.clone());
+        for name in &wanted.channels {
+            let known = self.of_mut(wanted.is_pattern);
+            if position(known, name).is_none() {
+                known.push(Heard {
+                    name: name.clone(),
+                    stream: stream.clone(),
+                });
             }
             self.confirm(word, Some(name), out);
         }
@@ -87,14 +125,18 @@ impl Subscriptions {
             false => "unsubscribe",
         };
         let names = match names.is_empty() {
-            true => self.of(is_pattern).clone(),
+            true => {
+                let all = self.of(is_pattern).iter();
+                all.map(|heard| heard.name.clone()).collect()
+            }
             false => names,
         };
         if names.is_empty() {
             self.confirm(word, None, out);
         }
         for name in names {
-            self.of(is_pattern).retain(|known| *known != name);
+            let known = self.of_mut(is_pattern);
+            known.retain(|heard| heard.name != name);
             self.confirm(word, Some(&name), out);
         }
     }
@@ -109,13 +151,16 @@ impl Subscriptions {
         out.integer(i64::try_from(self.count()).unwrap_or(i64::MAX));
     }
 
-    /// Whether one of a stream's is listened to.
+    /// Whether a stream brings something that is listened to.
     pub fn is_heard(&self, stream: &Subscription) -> bool {
-        let known = match stream.is_pattern {
-            true => &self.patterns,
-            false => &self.channels,
-        };
-        stream.channels.iter().any(|name| known.contains(name))
+        let known = self.of(stream.is_pattern);
+        known.iter().any(|heard| *heard.stream == *stream)
+    }
+
+    /// Whether a name is listened to, by this stream.
+    fn hears(&self, name: &str, stream: &Subscription) -> bool {
+        let known = self.of(stream.is_pattern);
+        position(known, name).is_some_and(|at| *known[at].stream == *stream)
     }
 
     /// Writes the messages in the data of a stream. Returns whether the stream has said that it ends.
@@ -128,7 +173,7 @@ impl Subscriptions {
                     pattern: Some(pattern),
                     channel,
                     payload,
-                } if self.patterns.contains(&pattern) => {
+                } if self.hears(&pattern, stream) => {
                     out.push(4);
                     ["pmessage", &pattern, &channel, &payload]
                         .iter()
@@ -138,7 +183,7 @@ impl Subscriptions {
                     pattern: None,
                     channel,
                     payload,
-                } if self.channels.contains(&channel) => {
+                } if self.hears(&channel, stream) => {
                     out.push(3);
                     ["message", &channel, &payload]
                         .iter()

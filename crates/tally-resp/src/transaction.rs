@@ -1,5 +1,6 @@
 //! The commands of a transaction, from `MULTI` to `EXEC`.
 
+use crate::framing::{WORD_BYTES, WORDS_MAX};
 use tally_redis::command::Command;
 use tally_redis::request::{COMMANDS_MAX, PIPELINE_BYTES_MAX};
 use tally_wire::messages::Arguments;
@@ -10,6 +11,7 @@ use tally_wire::redis::Reply;
 pub struct Transaction {
     commands: Vec<Arguments>,
     bytes: usize,
+    words: usize,
     is_spoiled: bool,
 }
 
@@ -31,6 +33,12 @@ impl Transaction {
                 "a transaction has at most {PIPELINE_BYTES_MAX} bytes"
             )));
         }
+        self.words += args.len();
+        if self.words > WORDS_MAX {
+            return Err(Reply::err(format!(
+                "a transaction has at most {WORDS_MAX} words"
+            )));
+        }
         self.commands.push(args);
         Ok(())
     }
@@ -39,6 +47,16 @@ impl Transaction {
     pub fn spoil(&mut self) {
         self.is_spoiled = true;
         self.commands.clear();
+    }
+
+    /// How many bytes of memory its commands take.
+    pub fn held_bytes(&self) -> usize {
+        match self.is_spoiled {
+            true => 0,
+            false => self
+                .bytes
+                .saturating_add(self.words.saturating_mul(WORD_BYTES)),
+        }
     }
 
     /// How many commands it has.

@@ -3,6 +3,7 @@
 //! Invariant: connections and requests in flight are bounded for all doors of all threads together. A client beyond a
 //! bound gets an error, as long as a descriptor is free for it.
 
+pub(crate) mod held_bytes;
 mod request_times;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::warn;
 
+use held_bytes::HeldRoom;
 use request_times::RequestTimes;
 
 /// The most requests that are answered at once. Each takes some 4 KB.
@@ -44,6 +46,8 @@ pub(crate) struct ClientBounds {
     requests: AtomicUsize,
     /// Connections that are being refused.
     refusals: Arc<AtomicUsize>,
+    /// The memory that clients of Redis's protocol fill.
+    held: Arc<HeldRoom>,
     /// The number of the last connection of Redis's protocol.
     last_id: AtomicI64,
     /// How long their requests took.
@@ -76,13 +80,19 @@ impl Drop for HeldRequest<'_> {
 }
 
 impl ClientBounds {
-    pub(crate) fn new(connections_max: usize, head_time_max: Duration) -> Self {
+    /// `held_bytes_max`: what clients of Redis's protocol may fill together.
+    pub(crate) fn new(
+        connections_max: usize,
+        held_bytes_max: usize,
+        head_time_max: Duration,
+    ) -> Self {
         Self {
             connections_max,
             head_time_max,
             connections: Arc::default(),
             requests: AtomicUsize::default(),
             refusals: Arc::default(),
+            held: HeldRoom::new(held_bytes_max),
             last_id: AtomicI64::default(),
             times: RequestTimes::default(),
         }
@@ -96,6 +106,11 @@ impl ClientBounds {
     /// The number of a new connection of Redis's protocol.
     pub(crate) fn next_id(&self) -> i64 {
         self.last_id.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
+    /// The memory that clients of Redis's protocol fill.
+    pub(crate) fn held(&self) -> &Arc<HeldRoom> {
+        &self.held
     }
 
     /// How long requests took.

@@ -88,6 +88,10 @@ const BYTES_PER_OBJECT: u64 = 280_000;
 /// Bytes of a client that is connected.
 const BYTES_PER_CONNECTION: u64 = 32_768;
 
+/// What clients of Redis's protocol may fill together, with commands that arrive and replies that wait: at most this,
+/// and at most an eighth of the memory.
+const HELD_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
+
 /// Memory of a machine that does not say how much it has.
 const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 
@@ -288,7 +292,8 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     clock.begin();
     let descriptors = descriptors()?;
     let count = usize::from(options.threads());
-    let (open_max, connections_max) = shares_of(descriptors, memory_bytes());
+    let memory_bytes = memory_bytes();
+    let (open_max, connections_max) = shares_of(descriptors, memory_bytes);
     let open_max = (number_of(open_max) / count).max(OPEN_OBJECTS_PER_THREAD_MIN);
     let addresses = addresses(&options.host).await?;
     let address = *addresses.first().ok_or("--host leads to no address")?;
@@ -306,7 +311,10 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
     let doors = Doors::open(options, address).await?;
     let (end, ends) = watch::channel(false);
     let head_time_max = Duration::from_secs(options.head_seconds.into());
-    let bounds = Arc::new(ClientBounds::new(number_of(connections_max), head_time_max));
+    let held_bytes_max = HELD_BYTES_MAX.min(memory_bytes / 8);
+    let [connections_max, held_bytes_max] = [connections_max, held_bytes_max].map(number_of);
+    let bounds = ClientBounds::new(connections_max, held_bytes_max, head_time_max);
+    let bounds = Arc::new(bounds);
     let (folder, drained) = (Arc::new(folder), Arc::new(Barrier::new(count)));
     let metrics = Arc::<ServerMetrics>::default();
     let waiting_max = number_of(options.waiting_calls.into());

@@ -5,7 +5,8 @@
 //!
 //! Invariants: commands run by the same code, with the same rights, as those of `/redis`. Everything that a client
 //! fills has a bound: [connections and requests in flight](super::clients), the bytes, words and number of commands
-//! ([`tally_resp::framing`]), the time between two of them, and how long output may wait.
+//! ([`tally_resp::framing`]), the memory that clients fill together ([`HeldBytes`]), the time in which a client is
+//! admitted and a command arrives, and how long output may wait.
 
 mod request;
 mod streams;
@@ -13,20 +14,23 @@ mod streams;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use tally_api::routes::RouteName;
 use tally_edge::CommandBatch;
 use tally_host::{Host, Memory};
-use tally_resp::connection::{Connection, ConnectionStep, Run, shapes_of};
+use tally_redis::notifications::Subscription;
+use tally_resp::connection::{Connection, shapes_of};
+use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed, Run};
 use tally_wire::redis::{Reply, UNAVAILABLE};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::debug;
 
+use super::clients::held_bytes::HeldBytes;
 use super::clients::{self, ClientBounds};
 use super::clock::{Turns, monotonic};
 use super::ground::Ground;
@@ -42,13 +46,10 @@ const READ_BYTES: usize = 16 * 1_024;
 /// How many bytes that have arrived are read before their commands run.
 const READ_AHEAD_BYTES_MAX: usize = 64 * 1_024;
 
-/// Output of more bytes is sent before further commands run. One reply may have more.
-const OUTPUT_BYTES_MAX: usize = 64 * 1_024;
-
 /// How long a client may be idle between two commands. One that listens may be silent for ever.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(3_600);
 
-/// How long a client may take no output.
+/// How long a client may take for each [`OUTPUT_BYTES_MAX`] of its output.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long a client may take to read why its connection ends.
@@ -82,6 +83,10 @@ struct Client<S> {
     connection: Connection,
     inbox: Vec<u8>,
     streams: Streams,
+    bounds: Arc<ClientBounds>,
+    held: HeldBytes,
+    /// What the client has yet to send, and since when.
+    owed: Option<(Owed, Instant)>,
 }
 
 impl RespDoor {
@@ -129,13 +134,19 @@ impl RespDoor {
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, peer: SocketAddr) {
-        let connection = Connection::new(self.bounds.next_id(), peer.to_string());
+        let mut connection = Connection::new(self.bounds.next_id(), peer.to_string());
+        if self.check(peer, None).await.is_ok() {
+            connection.admit();
+        }
         let mut client = Client {
             stream,
             peer,
             connection,
             inbox: Vec::new(),
             streams: Streams::default(),
+            bounds: self.bounds.clone(),
+            held: HeldBytes::new(self.bounds.held()),
+            owed: None,
         };
         while let Arrived::Something = client.wait(self).await {
             let goes_on = self.run_all(&mut client).await;
@@ -201,6 +212,8 @@ impl RespDoor {
                 let outcome = outcome.map(|stream| client.streams.add(wanted.clone(), &stream));
                 connection.listening(&wanted, outcome);
             }
+            // What is more than that is sent after each step.
+            ConnectionStep::Send => {}
             ConnectionStep::Unlisten => client.streams.retain(|stream| connection.is_heard(stream)),
             ConnectionStep::Close => {}
         }
@@ -254,31 +267,38 @@ impl RespDoor {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    /// How long to wait for the client; `None` where it has had its time.
+    fn time_max(&mut self) -> Option<Duration> {
+        let owed = self.connection.owed(!self.inbox.is_empty());
+        let Some(owed) = owed else {
+            self.owed = None;
+            let is_listening = self.connection.is_listening();
+            return Some(match is_listening {
+                true => Duration::MAX,
+                false => IDLE_TIME_MAX,
+            });
+        };
+        let since = match self.owed {
+            Some((known, since)) if known == owed => since,
+            _ => monotonic(),
+        };
+        self.owed = Some((owed, since));
+        let left = self.bounds.head_time_max.checked_sub(since.elapsed());
+        left.filter(|left| !left.is_zero())
+    }
+
     /// Waits until something arrives.
     async fn wait(&mut self, door: &RespDoor) -> Arrived {
-        let time_max = match self.connection.is_known() && !self.connection.is_inside() {
-            true if self.connection.is_listening() => Duration::MAX,
-            true => IDLE_TIME_MAX,
-            false => door.bounds.head_time_max,
-        };
-        let mut ends = door.ends.clone();
-        let (inbox, stream, streams) = (&mut self.inbox, &mut self.stream, &mut self.streams);
-        if inbox.is_empty() {
-            inbox.shrink_to(READ_BYTES);
+        if !self.has_room(0) {
+            self.connection.refuse_room(self.bounds.held().bytes_max());
+            return Arrived::Nothing;
         }
-        inbox.reserve(READ_BYTES);
-        let arrived = async {
-            let read = std::pin::pin!(stream.read_buf(inbox));
-            let heard = std::pin::pin!(streams.next());
-            // Its sender is the signal: if that is gone, the end has begun too.
-            let ended = std::pin::pin!(ends.wait_for(|ends| *ends));
-            match select(read, select(heard, ended)).await {
-                Either::Left((read, _)) => Some(Either::Left(read.unwrap_or(0))),
-                Either::Right((Either::Left((heard, _)), _)) => Some(Either::Right(heard)),
-                Either::Right((Either::Right(_), _)) => None,
-            }
+        let arrived = match self.time_max() {
+            Some(time_max) => tokio::time::timeout(time_max, self.arrives(door)).await,
+            None => return self.give_up(),
         };
-        match tokio::time::timeout(time_max, arrived).await {
+        match arrived {
+            Err(_) => self.give_up(),
             Ok(Some(Either::Left(read))) if read > 0 => {
                 self.read_ahead();
                 Arrived::Something
@@ -290,7 +310,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     false => Arrived::Something,
                 }
             }
-            _ => Arrived::Nothing,
+            Ok(_) => Arrived::Nothing,
+        }
+    }
+
+    /// Writes why the client is not waited for.
+    fn give_up(&mut self) -> Arrived {
+        if let Some((owed, _)) = self.owed {
+            let seconds = self.bounds.head_time_max.as_secs();
+            let has_more = !self.inbox.is_empty();
+            self.connection.give_up(owed, has_more, seconds);
+        }
+        Arrived::Nothing
+    }
+
+    /// What arrives next: bytes of the client, data of a stream, or, as `None`, the end of the server.
+    async fn arrives(
+        &mut self,
+        door: &RespDoor,
+    ) -> Option<Either<usize, Option<(Subscription, String)>>> {
+        let mut ends = door.ends.clone();
+        let (inbox, stream, streams) = (&mut self.inbox, &mut self.stream, &mut self.streams);
+        if inbox.is_empty() {
+            inbox.shrink_to(READ_BYTES);
+        }
+        inbox.reserve(READ_BYTES);
+        let read = std::pin::pin!(stream.read_buf(inbox));
+        let heard = std::pin::pin!(streams.next());
+        // Its sender is the signal: if that is gone, the end has begun too.
+        let ended = std::pin::pin!(ends.wait_for(|ends| *ends));
+        match select(read, select(heard, ended)).await {
+            Either::Left((read, _)) => Some(Either::Left(read.unwrap_or(0))),
+            Either::Right((Either::Left((heard, _)), _)) => Some(Either::Right(heard)),
+            Either::Right((Either::Right(_), _)) => None,
         }
     }
 
@@ -307,6 +359,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// Ends the connection, so that the client sees what it was sent last.
     async fn end(mut self) {
+        if !self.send().await {
+            return;
+        }
         let farewell = async {
             self.stream.shutdown().await?;
             // A connection that is closed before all of its bytes are read is reset.
@@ -317,16 +372,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Client<S> {
-    /// Sends what was written. Returns whether the client takes it.
+    /// Counts what the client fills, with so many bytes of output. Returns whether there is room for it.
+    fn has_room(&mut self, output_bytes: usize) -> bool {
+        let arriving = self.inbox.len() + self.connection.held_bytes();
+        self.held.set(arriving.saturating_add(output_bytes))
+    }
+
+    /// Sends what was written. Returns whether the client takes it, and the connection goes on.
     async fn send(&mut self) -> bool {
         let output = self.connection.take_output();
-        let mut rest = output.as_slice();
-        while !rest.is_empty() {
-            let written = tokio::time::timeout(WRITE_TIME_MAX, self.stream.write(rest)).await;
-            let Ok(Ok(written @ 1..)) = written else {
+        if output.len() <= OUTPUT_BYTES_MAX || self.has_room(output.len()) {
+            return self.write(&output).await;
+        }
+        drop(output);
+        self.connection.lose_replies(self.bounds.held().bytes_max());
+        let why = self.connection.take_output();
+        let _ = self.write(&why).await;
+        false
+    }
+
+    async fn write(&mut self, output: &[u8]) -> bool {
+        for chunk in output.chunks(OUTPUT_BYTES_MAX) {
+            let written = tokio::time::timeout(WRITE_TIME_MAX, self.stream.write_all(chunk)).await;
+            if !matches!(written, Ok(Ok(()))) {
                 return false;
-            };
-            rest = rest.get(written..).unwrap_or_default();
+            }
         }
         let flushed = tokio::time::timeout(WRITE_TIME_MAX, self.stream.flush()).await;
         output.is_empty() || matches!(flushed, Ok(Ok(())))

@@ -1,7 +1,8 @@
 //! Laws: replies come in the order of their commands; commands about the connection take effect before the next one; a
 //! client that is not known runs nothing.
 
-use tally_resp::connection::{Connection, ConnectionStep, Run, shapes_of};
+use tally_resp::connection::{Connection, shapes_of};
+use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed, Run};
 use tally_wire::redis::Reply;
 
 fn bytes_of(commands: &[&str]) -> Vec<u8> {
@@ -21,6 +22,8 @@ struct Client {
     key: Option<&'static str>,
     /// The commands that ran, each batch by itself.
     ran: Vec<Vec<String>>,
+    /// How many bytes were sent before the end of what arrived together.
+    sent: Vec<usize>,
     is_closed: bool,
     /// Bytes that have arrived and are not taken yet.
     inbox: Vec<u8>,
@@ -32,6 +35,7 @@ impl Client {
             connection: Connection::new(7, "127.0.0.1:5".to_owned()),
             key,
             ran: Vec::new(),
+            sent: Vec::new(),
             is_closed: false,
             inbox: Vec::new(),
         }
@@ -73,6 +77,7 @@ impl Client {
                 self.connection.ran(&shapes, is_transaction, outcome);
             }
             ConnectionStep::Listen(stream) => self.connection.listening(&stream, Ok(())),
+            ConnectionStep::Send => self.sent.push(self.connection.take_output().len()),
             ConnectionStep::Unlisten => {}
             ConnectionStep::Close => self.is_closed = true,
         }
@@ -430,4 +435,70 @@ fn commands_after_a_login_wait_for_it_and_those_after_a_wrong_one_run_nothing() 
     let said = client.say(&["RESET", "INCR a"]);
     assert!(said.starts_with("+RESET|-NOAUTH"), "{said}");
     assert_eq!(client.ran, [["INCR a"]]);
+}
+
+#[test]
+fn long_replies_to_short_commands_are_sent_before_more_are_written() {
+    let mut client = Client::new(None);
+    client.say(&["PING"]);
+    let many = bytes_of(&["COMMAND DOCS"]).repeat(1_000);
+    client.say_bytes(&many);
+    let (longest, all) = (client.sent.iter().max(), client.sent.iter().sum::<usize>());
+    assert!(all > 1_000_000);
+    assert!(longest.is_some_and(|longest| *longest < 2 * OUTPUT_BYTES_MAX));
+}
+
+#[test]
+fn a_client_owes_an_admitted_command_and_then_the_rest_of_what_it_began() {
+    let mut client = Client::new(Some("secret"));
+    assert_eq!(client.connection.owed(false), Some(Owed::Admission));
+    let mut nothing = Connection::new(1, String::new());
+    nothing.give_up(Owed::Admission, false, 60);
+    assert_eq!(nothing.output_bytes(), 0);
+    nothing.give_up(Owed::Admission, true, 60);
+    assert!(nothing.output_bytes() > 0);
+    client.say(&["GET a"]);
+    client.say(&["AUTH guess"]);
+    assert_eq!(client.connection.owed(false), Some(Owed::Admission));
+    client.connection.give_up(Owed::Admission, false, 60);
+    assert!(
+        client
+            .say_bytes(b"")
+            .starts_with("-ERR no command was admitted within 60 s")
+    );
+    client.say(&["AUTH secret"]);
+    assert_eq!(client.connection.owed(false), None);
+    // The head of a command that is not complete is not taken.
+    client.say_bytes(b"*");
+    let begun = client.connection.owed(true);
+    assert!(matches!(begun, Some(Owed::Rest(_))));
+    client.say_bytes(b"2\r\n$3\r\nGET\r\n");
+    assert_eq!(client.connection.owed(false), begun);
+    assert!(client.connection.held_bytes() > 0);
+    client.say_bytes(b"$1\r\na\r\n");
+    assert_eq!(client.connection.owed(false), None);
+    assert_eq!(client.connection.held_bytes(), 0);
+    client.say_bytes(b"*2\r\n");
+    assert_ne!(client.connection.owed(false), begun);
+    client.connection.give_up(Owed::Rest(3), false, 60);
+    assert!(
+        client
+            .say_bytes(b"")
+            .starts_with("-ERR a command did not arrive within 60 s")
+    );
+}
+
+#[test]
+fn a_transaction_has_so_many_words() {
+    let mut client = Client::new(None);
+    client.say(&["PING", "MULTI"]);
+    let many = format!("DEL{}", " a".repeat(60_000));
+    assert_eq!(client.say(&[&many]), "+QUEUED|");
+    assert!(client.connection.held_bytes() > 60_000 * 24);
+    assert_eq!(
+        client.say(&[&many]),
+        "-ERR a transaction has at most 100000 words|"
+    );
+    assert_eq!(client.connection.held_bytes(), 0);
+    assert!(client.say(&["EXEC"]).starts_with("-EXECABORT"));
 }

@@ -64,7 +64,7 @@ fn messages_are_read_as_they_were_made() {
 fn a_client_hears_of_what_it_listens_to() {
     let (mut known, mut out) = (Subscriptions::default(), Encoder::default());
     let one = stream(false, &["__keyspace@0__:a", "__keyspace@0__:b"]);
-    known.add(&one, &mut out);
+    known.add(&one, &one, &mut out);
     assert_eq!(
         text(&mut out),
         "*3|$9|subscribe|$16|__keyspace@0__:a|:1|*3|$9|subscribe|$16|__keyspace@0__:b|:2|"
@@ -103,6 +103,41 @@ fn a_connection_listens_to_so_many_channels() {
         .collect();
     let full = Subscription::new(false, names).expect("channels");
     assert!(known.has_room(&full));
-    known.add(&full, &mut out);
+    known.add(&full, &full, &mut out);
     assert!(!known.has_room(&stream(true, &["__keyspace@0__:*"])));
+}
+
+#[test]
+fn a_message_arrives_once_however_often_a_client_subscribes() {
+    let [a, b, c] = ["a", "b", "c"].map(|key| format!("__keyspace@0__:{key}"));
+    let (mut known, mut out) = (Subscriptions::default(), Encoder::default());
+    let both = stream(false, &[&a, &b]);
+    assert_eq!(known.missing(&both), Some(both.clone()));
+    known.add(&both, &both, &mut out);
+    assert_eq!(known.missing(&stream(false, &[&b, &a, &b])), None);
+    assert!(known.missing(&stream(true, &[&a])).is_some());
+    let wanted = stream(false, &[&b, &c, &a, &c]);
+    let more = known.missing(&wanted).expect("a stream");
+    assert_eq!(more, stream(false, &[&c]));
+    out.take();
+    known.add(&wanted, &more, &mut out);
+    let confirmed = text(&mut out);
+    let order = [&b, &c, &a, &c].map(|name| format!("*3|$9|subscribe|$16|{name}|"));
+    let mut rest = confirmed.as_str();
+    for (one, count) in order.iter().zip([2, 3, 3, 3]) {
+        rest = rest.strip_prefix(&format!("{one}:{count}|")).expect(one);
+    }
+    // A stream that was left for one of its names does not bring that name's messages any more.
+    known.remove(Wanted::NoChannels, vec![a.clone()], &mut out);
+    let again = known.missing(&stream(false, &[&a])).expect("a stream");
+    known.add(&again, &again, &mut out);
+    out.take();
+    let event = KeyEvent::new("set", "a");
+    for one in [&both, &more, &again] {
+        known.hear(one, &one.frames(&event), &mut out);
+    }
+    assert_eq!(text(&mut out).matches("message").count(), 1);
+    assert!([&both, &more, &again].iter().all(|one| known.is_heard(one)));
+    known.remove(Wanted::NoChannels, vec![b], &mut out);
+    assert!(!known.is_heard(&both));
 }
