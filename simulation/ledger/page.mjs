@@ -24,7 +24,8 @@ function worldsOf(worlds) {
     ["messages in all", "messages"], ["requests of clients", "requests"],
   ];
   return `A world is the complete service in memory, with faults that a seed draws. \`make soak\` runs
-worlds, and adds them here.
+worlds, and adds them here. In worlds of the kind \`two builds\`, objects and isolates change from the build before to
+this one. In worlds of the kind \`holds\`, clients hold quota. All others are \`usual\`.
 
 ${table(["", "all worlds so far"], [
     ["worlds", number(sum(worlds, "worlds"))],
@@ -103,24 +104,28 @@ ${worldsOf(worlds)}
 ## Seeds that failed
 
 Each of these worlds once broke a law. Every test run repeats the world, or the law that it broke. A failing seed of the
-table above that is not here is still open.
+table above that is missing here is still open: its fault is not fixed yet.
 
-${table(["seed", "mended in", "what was wrong", "what it taught"], seeds.map((one) => [
+${table(["seed", "fixed in", "what was wrong", "what it taught"], seeds.map((one) => [
     one.seed, `\`${one.commit}\``, one.wrong, one.taught,
   ]))}
 ## Histories
 
-An independent checker judges the calls of a run by the contract alone. See [Histories](internals/histories.md).
+An independent checker judges the calls of a run by the contract alone. See [Histories](internals/histories.md). A
+history is wrong if one of its answers breaks a law, and undecided if the checker gives up.
 
 ${historiesOf(histories)}
 ## Kills and other faults of real servers
 
-Clients write while a fault happens. Then each acknowledged write must be there, once.
+Clients write while a fault happens. Then each acknowledged write must be there, once. A write is unknown if it got no
+answer, or a status from 500 on: it may count once or not at all. All other writes reached no server, or were rejected.
 
 ${killsOf(kills)}
 ## Models
 
-A model goes through all interleavings of a protocol, with the same functions that ship.
+A model goes through all interleavings of a protocol, with the same functions that ship. Within its bounds it reaches
+every state. The steps in the table are no limit: they are how far the farthest state is. [Models](internals/models.md)
+lists the faults, the laws, and the guards that a test removes.
 
 ${modelsOf(models)}
 ## Mutants
@@ -133,5 +138,14 @@ ${documentsOf(documents)}
 
 Tests run programs that other people wrote against Tally, as they were published.
 
-${suitesOf(suites)}`;
+${suitesOf(suites)}
+## What none of this covers
+
+| what | because |
+|---|---|
+| the network and the storage of Cloudflare | worlds run in memory, and servers run on one machine |
+| what the checker of histories does not judge | see [Histories](internals/histories.md#laws) |
+| faults beyond the bounds of a model | a model has a few objects and one or two faults, and its time stands still |
+| disks that lose what they have synced | Tally relies on a sync |
+`;
 }
