@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build native openapi script fixture dev serve package test redis-suites soak converge docs mutants check bench bench-boards bench-clients bench-resp bench-rpc bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi script fixture dev serve package test redis-suites redis-clients soak converge docs mutants check bench bench-boards bench-clients bench-resp bench-rpc bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node

@@ -112,6 +112,8 @@ export const pause = (ms: number, signal: AbortSignal | undefined) =>
   });
 
 const ID_BYTES_MAX = 512;
+// A problem has some hundred bytes, and no more than this.
+const REFUSAL_BYTES_MAX = 64 * 1024;
 // Calls by `GET` that count at each request.
 const COUNTING = /^\/(?:hit|pixel)\//;
 
@@ -310,9 +312,26 @@ export async function jsonOf<T>(answer: Response): Promise<T> {
   }
 }
 
+// The beginning of an answer's text. What answers instead of Tally may never end.
+async function beginningOf(answer: Response): Promise<string> {
+  // Some hosts of `fetch` have no streams.
+  if (answer.body === undefined) return answer.text();
+  const reader = answer.body?.getReader();
+  const decoder = new TextDecoder();
+  let [text, bytes] = ["", 0];
+  while (reader !== undefined && bytes < REFUSAL_BYTES_MAX) {
+    const { done, value } = await reader.read();
+    if (done) return text + decoder.decode();
+    bytes += value.length;
+    text += decoder.decode(value, { stream: true });
+  }
+  await reader?.cancel();
+  return text;
+}
+
 /** Returns what a refusal says. */
 export async function refusal(answer: Response): Promise<TallyError> {
-  const text = await answer.text().catch(() => "");
+  const text = await beginningOf(answer).catch(() => "");
   let problem: Problem | undefined;
   try {
     const said: unknown = JSON.parse(text);

@@ -9,7 +9,7 @@ import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { CallToolRequestSchema, ErrorCode, ListToolsRequestSchema, McpError } from "@modelcontextprotocol/sdk/types.js";
 import { clientOf } from "./client.mjs";
-import { CALL_MS_MAX, called } from "./mcp/call.mjs";
+import { CALL_MS_MAX, callerOf } from "./mcp/call.mjs";
 import { BODY_BYTES_MAX, listen } from "./mcp/http.mjs";
 import { WRITES, toolsOf } from "./mcp/tools.mjs";
 import { EXIT } from "./outcome.mjs";
@@ -23,13 +23,13 @@ export function description() {
   return JSON.parse(readFileSync(files.find(existsSync), "utf8"));
 }
 
-function serverOf(tools, client) {
+function serverOf(tools, call) {
   const about = { name: "tally", title: "Tally", version: PACKAGE.version };
   const server = new Server(about, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
   server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: [...tools.values()].map(({ tool }) => tool) }));
   server.setRequestHandler(CallToolRequestSchema, ({ params }, { signal }) => {
     const one = tools.get(params.name);
-    if (one !== undefined) return called(client, one, params.arguments, signal);
+    if (one !== undefined) return call(one, params.arguments, signal);
     const why = WRITES.includes(params.name) ? "start tally mcp with --write" : "list the tools";
     throw new McpError(ErrorCode.InvalidParams, `there is no tool ${JSON.stringify(params.name)}: ${why}`);
   });
@@ -84,9 +84,9 @@ async function serveHttp(port, make, screen) {
 
 /** Serves agents until their pipe ends, or over HTTP until a signal. */
 export async function mcp({ options, screen }) {
-  const client = clientOf(options);
+  const call = callerOf(clientOf(options));
   const tools = toolsOf(description(), options);
-  const make = () => serverOf(tools, client);
+  const make = () => serverOf(tools, call);
   if (options.http === undefined) return serveStdio(make(), screen);
   await serveHttp(options.http, make, screen);
   return EXIT.done;

@@ -131,7 +131,7 @@ test("what is wrong is an answer with a code, which an agent can act on", async 
 
 test("an answer that no agent should read is refused by its size", async () => {
   const [one] = toolsOf(description()).values();
-  const of = (bytes) => ({ answer: async () => new Response("a".repeat(bytes)) });
+  const of = (bytes) => ({ answer: async () => new Response("1".repeat(bytes)) });
   assert.equal((await called(of(ANSWER_BYTES_MAX), one)).isError, undefined);
   const refused = answerOf(await called(of(ANSWER_BYTES_MAX + 1), one));
   assert.deepEqual([refused.isError, refused.code], [true, "answer-too-large"]);
