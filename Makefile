@@ -74,7 +74,7 @@ test: build
 	cargo test --locked --package tally-server
 	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'tests/server/*.test.mjs'
 	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs && NATIVE=1 $(NODE) tests/histories/served.mjs
-	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project server
+	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project 'one worker' --project server
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
 
 # FROM is the first seed. Seeds of a run that is not named are those of its second. HISTORY is a folder for the histories.

@@ -62,7 +62,7 @@ async function counted(folder, edges, { variables = {} } = {}) {
     addresses: Array.from({ length: edges }, () => "127.0.0.1:0"),
     build,
     objects,
-    compatibilityDate: readFileSync(path("../wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m)[1],
+    compatibilityDate: readFileSync(path("../wrangler.jsonc"), "utf8").match(/"compatibility_date": "([\d-]+)"/)[1],
     environment: ["TALLY_ACCESS", ...Object.keys(variables)],
     cfBlobHeader: undefined,
   });

@@ -134,7 +134,7 @@ function stage() {
   for (const file of ["index.js", "index_bg.wasm", "logs.wasm"]) {
     cpSync(join(ROOT, "build", file), join(STAGE, "build", file));
   }
-  for (const file of ["LICENSE", "wrangler.toml", "wrangler.aggregator.toml"]) {
+  for (const file of ["LICENSE", "wrangler.jsonc", "wrangler.aggregator.jsonc"]) {
     cpSync(join(ROOT, file), join(STAGE, file));
   }
   cpSync(join(ROOT, "crates/tally-api/openapi.json"), join(STAGE, "openapi.json"));

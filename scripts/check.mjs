@@ -181,8 +181,8 @@ const CHECKS = [
   ["advisories of npm", npmAudit, "update the package in package.json, then run npm install"],
   ["the Wasm, built meanwhile", building, "fix what is shown above, then make build"],
   ["Wasm size", wasmSize, "find what grew; the budget stands in benches/wasm-size.mjs"],
-  ["dry run aggregator", () => dryRun("wrangler.aggregator.toml"), "fix wrangler.aggregator.toml"],
-  ["dry run edge", () => dryRun("wrangler.toml"), "fix wrangler.toml"],
+  ["dry run aggregator", () => dryRun("wrangler.aggregator.jsonc"), "fix wrangler.aggregator.jsonc"],
+  ["dry run edge", () => dryRun("wrangler.jsonc"), "fix wrangler.jsonc"],
 ];
 
 async function checkAll() {

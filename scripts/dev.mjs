@@ -59,7 +59,7 @@ function dev() {
     [
       join(ROOT, "node_modules/wrangler/bin/wrangler.js"),
       "dev",
-      ...["-c", "wrangler.toml", "-c", "wrangler.aggregator.toml"],
+      ...["-c", "wrangler.jsonc", "-c", "wrangler.aggregator.jsonc"],
       ...["--ip", HOST_DEFAULT, "--port", String(number), ...args],
     ],
     { cwd: ROOT, stdio: "inherit", env: { ...process.env, WRANGLER_SEND_METRICS: "false" } },

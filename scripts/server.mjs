@@ -172,8 +172,8 @@ function dataFolder(place, data) {
 }
 
 function compatibilityDate(root) {
-  const found = readFileSync(join(root, "wrangler.toml"), "utf8").match(/^compatibility_date = "([\d-]+)"/m);
-  if (!found) throw new SettingError("wrangler.toml has no compatibility_date: restore it");
+  const found = readFileSync(join(root, "wrangler.jsonc"), "utf8").match(/"compatibility_date": "([\d-]+)"/);
+  if (!found) throw new SettingError("wrangler.jsonc has no compatibility_date: restore it");
   return found[1];
 }
 
@@ -398,7 +398,7 @@ async function supervise(begin, { folder, urls, data, place }) {
 
 /**
  * Serves until a signal ends this process, with the settings of `env`. What cannot be is said in one sentence, and ends
- * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.toml`; `base`, which a relative data
+ * it with exit code 1. place: `root`, the folder of `build/` and `wrangler.jsonc`; `base`, which a relative data
  * folder is below; and how the command is called: `command`, `settings` (by `variables` or `options`),
  * `withPort(port)`, `withData(path)`. `parent`: the process whose end ends this one, if any. `ready(urls)`, where it is
  * given, is called once it answers; else that is printed.

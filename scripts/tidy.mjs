@@ -221,9 +221,9 @@ export function versions({ lock, bindgenLock, edge, aggregator, workerdDate }) {
   if (crate === undefined || tool !== crate) {
     findings.push(`wasm-bindgen is ${crate} in Cargo.lock, and tools/bindgen is of ${tool}: set tools/bindgen/Cargo.toml to the same`);
   }
-  const date = (text) => text.match(/^compatibility_date = "([\d-]+)"$/m)?.[1];
+  const date = (text) => text.match(/"compatibility_date": "([\d-]+)"/)?.[1];
   if (date(edge) === undefined || date(edge) !== date(aggregator)) {
-    findings.push(`compatibility_date differs: ${date(edge)} in wrangler.toml, ${date(aggregator)} in wrangler.aggregator.toml`);
+    findings.push(`compatibility_date differs: ${date(edge)} in wrangler.jsonc, ${date(aggregator)} in wrangler.aggregator.jsonc`);
   } else if (date(edge) > workerdDate) {
     findings.push(`compatibility_date ${date(edge)} is later than workerd's own ${workerdDate}: it would refuse to start`);
   }
@@ -271,6 +271,6 @@ export function tidy(root, workerdDate) {
   const sources = shipped.map((path) => [path, read(path)]);
   findings.push(...namesakes(sources), ...undocumentedNamesakes(sources));
   const locks = { lock: read("Cargo.lock"), bindgenLock: read("tools/bindgen/Cargo.lock") };
-  const texts = { ...locks, edge: read("wrangler.toml"), aggregator: read("wrangler.aggregator.toml") };
+  const texts = { ...locks, edge: read("wrangler.jsonc"), aggregator: read("wrangler.aggregator.jsonc") };
   return [...findings, ...largeFiles(root), ...versions({ ...texts, workerdDate })];
 }

@@ -91,15 +91,15 @@ test("tools must have the versions of their crates, and the dates must agree", (
   const good = {
     lock: 'name = "wasm-bindgen"\nversion = "0.2.1"\n\nname = "worker"\nversion = "0.8.7"\n',
     bindgenLock: 'name = "wasm-bindgen-cli-support"\nversion = "0.2.1"\n',
-    edge: 'compatibility_date = "2026-11-17"',
-    aggregator: 'compatibility_date = "2026-11-17"',
+    edge: '"compatibility_date": "2026-11-17"',
+    aggregator: '"compatibility_date": "2026-11-17"',
     workerdDate: "2026-11-17",
   };
   assert.deepEqual(versions(good), []);
   for (const wrong of [
     { bindgenLock: 'name = "wasm-bindgen-cli-support"\nversion = "0.2.2"\n' },
     { lock: "", bindgenLock: "" },
-    { aggregator: 'compatibility_date = "2026-11-16"' },
+    { aggregator: '"compatibility_date": "2026-11-16"' },
     { aggregator: "" },
     { workerdDate: "2026-11-16" },
   ]) {
@@ -135,7 +135,8 @@ test("tests, benches and scripts are held to the same lines as what ships", (t) 
   };
   write("Cargo.lock", 'name = "wasm-bindgen"\nversion = "0.2.1"\n');
   write("tools/bindgen/Cargo.lock", 'name = "wasm-bindgen-cli-support"\nversion = "0.2.1"\n');
-  for (const path of ["wrangler.toml", "wrangler.aggregator.toml"]) write(path, 'compatibility_date = "2026-11-17"\n');
+  const dated = '{ "compatibility_date": "2026-11-17" }\n';
+  for (const path of ["wrangler.jsonc", "wrangler.aggregator.jsonc"]) write(path, dated);
   assert.deepEqual(tidy(root, "2026-11-17"), []);
   const places = ["crates/a/tests/a.rs", "simulation/tests/a.rs", "tests/native/a.rs", "benches/native/a.rs"];
   for (const path of places) write(path, `fn f() {\n${"    x();\n".repeat(70)}}\n`);

@@ -99,6 +99,18 @@ export const Tablet = recovering(bindings.Tablet);
 export const Board = recovering(bindings.Board);
 export const Watcher = recovering(bindings.Watcher);
 
+// The aggregator, where one Worker has both roles: the edge binds it as a service of the same Worker.
+export class Aggregator extends WorkerEntrypoint {
+  constructor(ctx, env) {
+    super(ctx, env);
+    restartAfterTrap();
+  }
+
+  fetch(request) {
+    return noting(() => bindings.aggregate(request, this.env, this.ctx));
+  }
+}
+
 export default class extends WorkerEntrypoint {
   constructor(ctx, env) {
     super(ctx, env);

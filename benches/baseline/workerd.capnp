@@ -11,7 +11,7 @@ const config :Workerd.Config = (
 );
 
 const baseline :Workerd.Worker = (
-  # The date of wrangler.toml, so that both run by the same rules of the platform.
+  # The date of wrangler.jsonc, so that both run by the same rules of the platform.
   compatibilityDate = "2026-11-17",
   modules = [ (name = "worker.js", esModule = embed "worker.js") ],
   bindings = [

@@ -12,7 +12,7 @@ import { Tally } from "./index.ts";
 const EDGE = "tally-edge";
 const AGGREGATOR = "tally-aggregator";
 export interface StartOptions {
-  /** The folder that holds `build/` and `wrangler.toml`; that of this package. */
+  /** The folder that holds `build/` and `wrangler.jsonc`; that of this package. */
   root?: string;
   /** Variables of both Workers. With `TALLY_KEYS` access is as you set it, else open. */
   vars?: Record<string, string>;
@@ -58,9 +58,9 @@ export async function startTally({ root = ROOT, vars = {}, workers = [], key }: 
     "index_bg.wasm": { type: "wasm", contents: readFileSync(join(build, "index_bg.wasm")) },
   };
   // The classes stand in the configuration of a deployment.
-  const configuration = readFileSync(join(root, "wrangler.aggregator.toml"), "utf8");
-  const compatibilityDate = configuration.match(/^compatibility_date = "([\d-]+)"/m)?.[1];
-  const classes = [...configuration.matchAll(/^ *\{ name = "(\w+)", class_name = "(\w+)" \}/gm)].map(
+  const configuration = readFileSync(join(root, "wrangler.aggregator.jsonc"), "utf8");
+  const compatibilityDate = configuration.match(/"compatibility_date": "([\d-]+)"/)?.[1];
+  const classes = [...configuration.matchAll(/^ *\{ "name": "(\w+)", "class_name": "(\w+)" \}/gm)].map(
     ([, binding, exportName]) => [binding ?? "", exportName ?? ""] as const,
   );
   const text = (value: string) => ({ type: "text", value });

@@ -1,4 +1,4 @@
-// `tally deploy`: both Workers to Cloudflare, step by step, by wrangler.
+// `tally deploy`: both Workers to Cloudflare, or one with both roles, step by step, by wrangler.
 //
 // Life: wrangler → account → questions → two configurations → what they bind → secrets → aggregator → edge → a smoke
 // test at the address. Invariants: the aggregator deploys before the edge, which binds its objects. No secret is an
@@ -14,7 +14,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { createInterface } from "node:readline/promises";
 import { makeFolder, writePrivate } from "../../scripts/private-files.mjs";
 import { Tally } from "../client/index.ts";
-import { configurations } from "./deploy/configurations.mjs";
+import { JURISDICTIONS, R2_JURISDICTIONS, configurations } from "./deploy/configurations.mjs";
 import { newKey, writeKeys } from "./keys.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
 import { nodeFault, PACKAGE, ROOT } from "./place.mjs";
@@ -52,6 +52,9 @@ function wranglerOf() {
   }
   return ["npx", ["--yes", `wrangler@${PACKAGE.tally?.wrangler ?? PACKAGE.devDependencies?.wrangler ?? 4}`]];
 }
+
+// What a configuration that was written here has, below its first line.
+const written = (file) => JSON.parse(readFileSync(file, "utf8").replace(/^\/\/.*\n/, ""));
 
 class Deployment {
   constructor(options, screen) {
@@ -109,30 +112,49 @@ class Deployment {
       domain: await this.ask("A domain of the account to answer at", options.domain),
       datacenters: await this.ask("A datacenter is a colo, a region, or all is one (colos, region, one)", options.datacenters),
       tablets: options.tablets,
+      jurisdiction: await this.ask("A jurisdiction that keeps all data (eu, fedramp, fedramp-high, us)", options.jurisdiction),
+      oneWorker: await this.ask("One Worker with both roles, instead of two", options.oneWorker === true),
       queue: await this.ask("Queued events by Cloudflare Queues", options.queue === true),
       snapshots: await this.ask("Snapshots in an R2 bucket", options.snapshots === true),
       analytics: await this.ask("Metrics in Analytics Engine", options.analytics === true),
     };
     if (!/^[a-z0-9][a-z0-9-]{0,40}$/.test(settings.name)) throw new Failure(EXIT.usage, `--name ${settings.name}: small letters, digits and hyphens`);
     if (!["colos", "region", "one"].includes(settings.datacenters)) throw new Failure(EXIT.usage, `--datacenters ${settings.datacenters} is none of colos, region, one`);
+    const { jurisdiction, snapshots } = settings;
+    if (jurisdiction !== undefined && !JURISDICTIONS.includes(jurisdiction)) throw new Failure(EXIT.usage, `--jurisdiction ${jurisdiction} is none of ${JURISDICTIONS.join(", ")}`);
+    if (snapshots && jurisdiction !== undefined && !R2_JURISDICTIONS.includes(jurisdiction)) throw new Failure(EXIT.usage, `--snapshots goes with --jurisdiction ${R2_JURISDICTIONS.join(" or ")} only: a bucket of R2 cannot be in ${jurisdiction}`);
     return settings;
   }
 
-  // Writes both configurations, and returns their paths.
+  // Objects belong to the Worker that defines them and to their jurisdiction: in another one all counters would be 0.
+  refuseMove(settings) {
+    const folder = resolve(this.options.folder);
+    const [edge, aggregator] = ["wrangler.jsonc", "wrangler.aggregator.jsonc"].map((file) => join(folder, file));
+    if (!existsSync(edge)) return;
+    const { TALLY_JURISDICTION: before } = written(edge).vars;
+    const wasOne = !existsSync(aggregator);
+    const shown = (jurisdiction) => jurisdiction ?? "none";
+    if (before !== settings.jurisdiction) throw new Failure(EXIT.usage, `the deployment of ${this.options.folder} has the jurisdiction ${shown(before)}, not ${shown(settings.jurisdiction)}: its data cannot move. Make another deployment by --folder and --name, and import an export of this one`);
+    if (wasOne !== settings.oneWorker) throw new Failure(EXIT.usage, `the deployment of ${this.options.folder} has ${wasOne ? "one Worker: repeat --one-worker" : "two Workers: leave out --one-worker"}. Its data cannot move`);
+  }
+
+  // Writes the configurations.
   write(settings) {
+    this.refuseMove(settings);
     this.folder = this.isDry ? mkdtempSync(join(tmpdir(), "tally-deploy-")) : resolve(this.options.folder);
     makeFolder(this.folder);
     const files = configurations(ROOT, { ...settings, build: relative(this.folder, join(ROOT, "build")) || "." });
-    this.edge = join(this.folder, "wrangler.toml");
-    this.aggregator = join(this.folder, "wrangler.aggregator.toml");
+    this.edge = join(this.folder, "wrangler.jsonc");
+    this.aggregator = join(this.folder, "wrangler.aggregator.jsonc");
     writePrivate(this.edge, files.edge);
-    writePrivate(this.aggregator, files.aggregator);
+    // A folder of two Workers, of which one was made, would be deployed and rolled back as two.
+    if (files.aggregator === undefined) rmSync(this.aggregator, { force: true });
+    else writePrivate(this.aggregator, files.aggregator);
     if (this.isDry) {
-      this.screen.line(
-        [`   # wrangler.aggregator.toml`, files.aggregator, "# wrangler.toml", files.edge]
-          .join("\n")
-          .replaceAll("\n", "\n   "),
-      );
+      const shown = [["wrangler.aggregator.jsonc", files.aggregator], ["wrangler.jsonc", files.edge]]
+        .filter(([, text]) => text !== undefined)
+        .map(([name, text]) => `// ${name}\n${text}`);
+      this.screen.line(`   ${shown.join("\n").replaceAll("\n", "\n   ")}`);
     }
     return files;
   }
@@ -144,7 +166,7 @@ class Deployment {
       if (/not authenticated|wrangler login/i.test(output)) throw new Failure(EXIT.notAllowed, "wrangler has no account: run npx wrangler login, or set CLOUDFLARE_API_TOKEN");
     });
     const settings = await this.step("Ask what is needed", undefined, () => this.settings(), { isSafe: true });
-    await this.step("Write both configurations", `${this.isDry ? "(a temporary folder)" : options.folder}/wrangler.toml, wrangler.aggregator.toml`, () => this.write(settings), { isSafe: true });
+    await this.step(settings.oneWorker ? "Write the configuration" : "Write both configurations", `${this.isDry ? "(a temporary folder)" : options.folder}/wrangler.jsonc${settings.oneWorker ? "" : ", wrangler.aggregator.jsonc"}`, () => this.write(settings), { isSafe: true });
     try {
       await this.resources(settings);
       const key = await this.secrets();
@@ -166,12 +188,13 @@ class Deployment {
     );
   }
 
-  async resources({ name, queue, snapshots }) {
+  async resources({ name, queue, snapshots, jurisdiction }) {
     if (queue) {
       await this.create("Create the queue", ["queues", "create", `${name}-events`]);
       await this.create("Create the queue of dead letters", ["queues", "create", `${name}-events-dead`]);
     }
-    if (snapshots) await this.create("Create the bucket", ["r2", "bucket", "create", `${name}-snapshots`]);
+    const where = jurisdiction === undefined ? [] : ["--jurisdiction", jurisdiction];
+    if (snapshots) await this.create("Create the bucket", ["r2", "bucket", "create", `${name}-snapshots`, ...where]);
   }
 
   // Sets the keys, and resolves to one that may write: of the given file, or of a new one.
@@ -200,13 +223,19 @@ class Deployment {
     return this.isDry ? path.split("/").at(-1) : relative(process.cwd(), path);
   }
 
+  // The Workers with their files, the aggregator first; one Worker is both.
+  workers() {
+    const two = [["aggregator", this.aggregator], ["edge", this.edge]];
+    return existsSync(this.aggregator) ? two : [["Worker", this.edge]];
+  }
+
   async whole() {
-    for (const [what, file] of [["aggregator", this.aggregator], ["edge", this.edge]]) {
+    for (const [what, file] of this.workers()) {
       const dry = this.isDry ? ["--dry-run", "--outdir", join(this.folder, `out-${what}`)] : [];
       await this.step(`Deploy the ${what}`, `wrangler deploy -c ${this.shown(file)}${this.isDry ? " --dry-run" : ""}`, async () => {
         const output = await this.wrangler(["deploy", "-c", file, ...dry]);
         const found = output.match(/https:\/\/[\w.-]+\.workers\.dev/)?.[0];
-        if (what === "edge" && found !== undefined) this.address = found;
+        if (file === this.edge && found !== undefined) this.address = found;
       }, { isSafe: true });
     }
   }
@@ -215,7 +244,7 @@ class Deployment {
   // first.
   async gradual(percent) {
     if (percent < 1 || percent > 100) throw new Failure(EXIT.usage, "--gradual is a number of percent from 1 to 100");
-    for (const [what, file] of [["aggregator", this.aggregator], ["edge", this.edge]]) {
+    for (const [what, file] of this.workers()) {
       const dry = this.isDry ? ["--dry-run", "--outdir", join(this.folder, `out-${what}`)] : [];
       let version;
       await this.step(`Upload a version of the ${what}`, `wrangler versions upload -c ${this.shown(file)}${this.isDry ? " --dry-run" : ""}`, async () => {
@@ -235,7 +264,9 @@ class Deployment {
   // The edge first: an edge of the version before knows the aggregator after it, see docs/operate/upgrade.md.
   async rollback() {
     const folder = resolve(this.options.folder);
-    for (const [what, name] of [["edge", "wrangler.toml"], ["aggregator", "wrangler.aggregator.toml"]]) {
+    const isOne = existsSync(join(folder, "wrangler.jsonc")) && !existsSync(join(folder, "wrangler.aggregator.jsonc"));
+    const both = [["edge", "wrangler.jsonc"], ["aggregator", "wrangler.aggregator.jsonc"]];
+    for (const [what, name] of isOne ? [["Worker", "wrangler.jsonc"]] : both) {
       const file = join(folder, name);
       if (!existsSync(file) && !this.isDry) throw new Failure(EXIT.notFound, `${file} is not there: name the folder of the deployment by --folder`);
       await this.step(`Go back to the version before of the ${what}`, `wrangler rollback -c ${relative(process.cwd(), file)} --yes`, () => this.wrangler(["rollback", "-c", file, "--yes"]));
@@ -247,7 +278,7 @@ class Deployment {
     const where = this.options.url ?? (domain !== undefined ? `https://${domain}` : this.address);
     if (this.isDry) {
       await this.step(
-        "Smoke test, here in wrangler's local mode", `wrangler dev -c wrangler.toml -c wrangler.aggregator.toml`,
+        "Smoke test, here in wrangler's local mode", `wrangler dev ${this.workers().reverse().map(([, file]) => `-c ${this.shown(file)}`).join(" ")}`,
         () => this.local(key), { isSafe: true },
       );
       this.address = domain === undefined ? undefined : `https://${domain}`;
@@ -267,17 +298,18 @@ class Deployment {
     const { port } = probe.address();
     probe.close();
     await once(probe, "close");
-    for (const file of [this.edge, this.aggregator]) {
-      writePrivate(
-        file,
-        readFileSync(file, "utf8")
-          .replace(/^routes = .*$/m, "")
-          .replace(/^workers_dev = .*$/m, ""),
-      );
+    const files = this.workers()
+      .map(([, file]) => file)
+      .reverse();
+    for (const file of files) {
+      const { routes, workers_dev: isPublic, vars, ...rest } = written(file);
+      // The local mode has no jurisdictions.
+      const { TALLY_JURISDICTION: jurisdiction, ...local } = vars;
+      writePrivate(file, JSON.stringify({ ...rest, vars: local }));
     }
     writePrivate(join(this.folder, ".dev.vars"), `TALLY_KEYS='${JSON.stringify(JSON.parse(this.keys))}'\n`);
     const args = [
-      "dev", "-c", this.edge, "-c", this.aggregator, "--ip", "127.0.0.1", "--port", String(port), "--persist-to",
+      "dev", ...files.flatMap((file) => ["-c", file]), "--ip", "127.0.0.1", "--port", String(port), "--persist-to",
       join(this.folder, "state"), "--show-interactive-dev-session=false",
     ];
     const child = spawn(this.program, [...this.first, ...args], {

@@ -6,6 +6,7 @@ import { Command, CommanderError, Option } from "commander";
 import { TallyError } from "../client/index.ts";
 import { check } from "./applies.mjs";
 import { completion } from "./completion.mjs";
+import { JURISDICTIONS } from "./deploy/configurations.mjs";
 import { URL_DEFAULT } from "./client.mjs";
 import { EXIT, exitOf, screen } from "./outcome.mjs";
 import { PACKAGE } from "./place.mjs";
@@ -310,13 +311,17 @@ function operating(tally) {
     .description("deploy to Cloudflare, step by step")
     .option("--dry-run", "show each step and check it with wrangler; change nothing")
     .option("--yes", "do not ask; use options and defaults")
-    .option("--folder <folder>", "the folder for the two configurations", "tally-deploy")
+    .option("--folder <folder>", "the folder for the configurations", "tally-deploy")
     .option("--name <name>", "the names of the Workers are <name>-edge and <name>-aggregator", "tally")
     .option("--domain <domain>", "answer at this domain of your account")
     .addOption(
       new Option("--datacenters <mode>", "what a datacenter is").choices(["colos", "region", "one"]).default("region"),
     )
     .option("--tablets <number>", "the number of objects that the counters of a datacenter share", whole)
+    .addOption(
+      new Option("--jurisdiction <name>", "keep all data in a jurisdiction").choices(JURISDICTIONS),
+    )
+    .option("--one-worker", "one Worker with both roles, <name>, instead of two")
     .option("--queue", "queued events go through Cloudflare Queues")
     .option("--snapshots", "snapshots go to an R2 bucket")
     .option("--analytics", "metrics go to Analytics Engine")
@@ -326,7 +331,7 @@ function operating(tally) {
       "after",
       examples(
         "tally deploy --dry-run", "tally deploy --domain tally.example.com --queue", "tally deploy --gradual 10",
-        "tally deploy rollback",
+        "tally deploy --jurisdiction eu --one-worker", "tally deploy rollback",
       ),
     )
     .action(run(() => import("./deploy.mjs"), "deploy"));

@@ -4,13 +4,13 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 function above(folder) {
-  if (existsSync(join(folder, "wrangler.toml")) && existsSync(join(folder, "package.json"))) return folder;
+  if (existsSync(join(folder, "wrangler.jsonc")) && existsSync(join(folder, "package.json"))) return folder;
   const next = dirname(folder);
   if (next === folder) throw new Error("the files of this package are not complete: install it again");
   return above(next);
 }
 
-/** The folder that holds `build/`, `wrangler.toml` and `package.json`. */
+/** The folder that holds `build/`, `wrangler.jsonc` and `package.json`. */
 export const ROOT = above(dirname(fileURLToPath(import.meta.url)));
 
 /** What package.json says: name, version, pinned packages. */

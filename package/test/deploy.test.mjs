@@ -30,10 +30,10 @@ test("a dry run shows each step, and wrangler finds nothing wrong", { timeout: 3
     "wrangler queues create tally-events",
     "wrangler queues create tally-events-dead",
     "wrangler r2 bucket create tally-snapshots",
-    "wrangler secret put TALLY_KEYS -c wrangler.toml < keys.json",
-    "wrangler deploy -c wrangler.aggregator.toml --dry-run",
-    "wrangler deploy -c wrangler.toml --dry-run",
-    "wrangler dev -c wrangler.toml -c wrangler.aggregator.toml",
+    "wrangler secret put TALLY_KEYS -c wrangler.jsonc < keys.json",
+    "wrangler deploy -c wrangler.aggregator.jsonc --dry-run",
+    "wrangler deploy -c wrangler.jsonc --dry-run",
+    "wrangler dev -c wrangler.jsonc -c wrangler.aggregator.jsonc",
   ]);
   // What changes an account was not done; the checks of wrangler and the smoke test in its local mode were.
   assert.deepEqual(
@@ -44,6 +44,20 @@ test("a dry run shows each step, and wrangler finds nothing wrong", { timeout: 3
     ["deploy", "deploy", "dev"],
   );
   assert.deepEqual(readdirSync(server.place), before, "a dry run leaves nothing behind");
+});
+
+test("a dry run of one Worker in a jurisdiction needs no second", { timeout: 300_000 }, async () => {
+  const { code, stdout, stderr } = await server.tally([
+    "deploy", "--dry-run", "--json", "--one-worker", "--jurisdiction", "eu", "--queue", "--snapshots",
+  ]);
+  assert.equal(code, 0, stderr);
+  const commands = JSON.parse(stdout).steps.map(({ command }) => command ?? "");
+  assert.deepEqual(commands.filter((command) => command.startsWith("wrangler ")).slice(3), [
+    "wrangler r2 bucket create tally-snapshots --jurisdiction eu",
+    "wrangler secret put TALLY_KEYS -c wrangler.jsonc < keys.json",
+    "wrangler deploy -c wrangler.jsonc --dry-run",
+    "wrangler dev -c wrangler.jsonc",
+  ]);
 });
 
 // Notes its arguments and its standard input, and answers as wrangler does.
@@ -85,11 +99,11 @@ test("a deployment goes in order, keys go by standard input, and the address is 
     words, ["whoami", "queues create", "queues create", "secret put", "deploy -c", "deploy -c"],
     "a queue that is there already is left as it is",
   );
-  assert.match(wranglerCalls[4].args[2], /wrangler\.aggregator\.toml$/, "the aggregator first");
-  assert.match(wranglerCalls[5].args[2], /wrangler\.toml$/);
+  assert.match(wranglerCalls[4].args[2], /wrangler\.aggregator\.jsonc$/, "the aggregator first");
+  assert.match(wranglerCalls[5].args[2], /wrangler\.jsonc$/);
   assert.equal(wranglerCalls[3].input, KEYS);
   assert.ok(!wranglerCalls.some(({ args }) => args.join(" ").includes(KEY)), "no key is an argument");
-  assert.match(readFileSync(join(folder, "tally-deploy/wrangler.toml"), "utf8"), /TALLY_DATACENTERS = "region"/);
+  assert.match(readFileSync(join(folder, "tally-deploy/wrangler.jsonc"), "utf8"), /"TALLY_DATACENTERS": "region"/);
   assert.ok(
     !(await server.json("/counters", { headers: { authorization: `Bearer ${KEY}` } })).entries.some(({ id }) =>
       id.startsWith("tally/"),
@@ -107,7 +121,8 @@ test("on a terminal it asks what it needs, and configures what was answered", as
     cwd: folder, env: { ...process.env, TERM: "xterm" }, stdio: ["pipe", "pipe", "inherit"],
   });
   const answers = [
-    ["Name of the Workers", "mine"], ["A domain", "count.example.com"], ["A datacenter is", "colos"],
+    ["Name of the Workers", "mine"], ["A domain", "count.example.com"], ["A datacenter is", "colos"], ["A jurisdiction", ""],
+    ["One Worker", ""],
     ["Cloudflare Queues", "y"], ["R2 bucket", ""], ["Analytics Engine", "yes"],
   ];
   let output = "";
@@ -127,11 +142,35 @@ test("on a terminal it asks what it needs, and configures what was answered", as
   const [code] = await once(child, "close");
   assert.deepEqual([code, answers], [0, []], output);
   const file = (name) => readFileSync(join(folder, "tally-deploy", name), "utf8");
-  assert.match(file("wrangler.toml"), /name = "mine-edge"[\s\S]*pattern = "count\.example\.com", custom_domain = true[\s\S]*queue = "mine-events"[\s\S]*dataset = "mine"/);
-  assert.doesNotMatch(file("wrangler.toml") + file("wrangler.aggregator.toml"), /TALLY_DATACENTERS|r2_buckets/);
+  assert.match(file("wrangler.jsonc"), /"name": "mine-edge"[\s\S]*"pattern": "count\.example\.com",\s+"custom_domain": true[\s\S]*"queue": "mine-events"[\s\S]*"dataset": "mine"/);
+  assert.doesNotMatch(file("wrangler.jsonc") + file("wrangler.aggregator.jsonc"), /TALLY_DATACENTERS|r2_buckets/);
   assert.deepEqual(
     calls().map(({ args: [first] }) => first), ["whoami", "queues", "queues", "secret", "deploy", "deploy"],
   );
+});
+
+test("a deployment stays in its jurisdiction, and has as many Workers as before", async () => {
+  const { folder, calls, run } = place("moves");
+  const first = await run("--keys", "keys.json", "--jurisdiction", "eu", "--one-worker", "--name", "mine");
+  assert.equal(first.code, 0, first.stderr);
+  assert.deepEqual(readdirSync(join(folder, "tally-deploy")), ["wrangler.jsonc"]);
+  assert.deepEqual(
+    calls().map(({ args: [first, second] }) => `${first} ${second ?? ""}`.trim()),
+    ["whoami", "secret put", "deploy -c"],
+  );
+  for (const [options, said] of [
+    [["--one-worker"], /jurisdiction eu, not none/], [["--jurisdiction", "eu"], /repeat --one-worker/],
+    [["--one-worker", "--jurisdiction", "us"], /jurisdiction eu, not us/],
+  ]) {
+    const { code, stderr } = await run("--keys", "keys.json", ...options);
+    assert.deepEqual([code, said.test(stderr)], [2, true], stderr);
+  }
+  const again = await run("--keys", "keys.json", "--jurisdiction", "eu", "--one-worker", "--name", "mine");
+  assert.equal(again.code, 0, again.stderr);
+  const wrong = await run("--keys", "keys.json", "--jurisdiction", "us", "--snapshots", "--folder", "other");
+  assert.deepEqual([wrong.code, /--snapshots/.test(wrong.stderr)], [2, true]);
+  assert.equal((await run("rollback")).code, 0);
+  assert.equal(calls().filter(({ args: [first] }) => first === "rollback").length, 1);
 });
 
 test("gradual deployment is a flag, and rollback a verb", async () => {
@@ -150,7 +189,7 @@ test("gradual deployment is a flag, and rollback a verb", async () => {
       .slice(-2)
       .map(({ args }) => [args[0], args[2].split("/").at(-1)]),
     [
-      ["rollback", "wrangler.toml"], ["rollback", "wrangler.aggregator.toml"],
+      ["rollback", "wrangler.jsonc"], ["rollback", "wrangler.aggregator.jsonc"],
     ],
   );
   assert.equal((await run("--gradual", "0", "--keys", "keys.json")).code, 2);
@@ -164,11 +203,29 @@ test("keys that are made anew are for their owner alone", async () => {
   assert.equal(statSync(join(folder, "tally-deploy/keys.json")).mode & 0o777, 0o600);
 });
 
+const parsed = (text) => JSON.parse(text.replace(/^\/\/.*\n/, ""));
+
 test("configurations have the classes and migrations of the source", () => {
-  const source = readFileSync(join(ROOT, "wrangler.aggregator.toml"), "utf8");
+  const source = readFileSync(join(ROOT, "wrangler.aggregator.jsonc"), "utf8");
   const { edge, aggregator } = configurations(ROOT, { name: "mine", datacenters: "colos", build: "b" });
-  const section = (text) => text.match(/\[\[migrations\]\][\s\S]*?(?=\n# |\n\[\[[^m]|$)/)[0].trim();
-  assert.equal(section(aggregator), section(source));
-  assert.match(edge, /script_name = "mine-aggregator"/);
-  assert.doesNotMatch(edge + aggregator, /tally-|\[build\]|TALLY_DATACENTERS/);
+  const classes = [...source.matchAll(/"class_name": "(\w+)"/g)].map(([, name]) => name);
+  const { migrations, durable_objects: objects } = parsed(aggregator);
+  assert.deepEqual(migrations.flatMap(({ new_sqlite_classes: names }) => names).sort(), classes.toSorted());
+  assert.deepEqual(objects.bindings.map(({ class_name: name }) => name), classes);
+  assert.ok(parsed(edge).durable_objects.bindings.every(({ script_name: script }) => script === "mine-aggregator"));
+  assert.doesNotMatch(edge + aggregator, /tally-|"build"|TALLY_DATACENTERS|TALLY_JURISDICTION/);
+});
+
+test("one Worker has what both have, and binds itself", () => {
+  const { edge, aggregator } = configurations(ROOT, {
+    name: "mine", datacenters: "region", build: "b", oneWorker: true, jurisdiction: "eu", queue: true, snapshots: true,
+  });
+  assert.equal(aggregator, undefined);
+  const one = parsed(edge);
+  assert.deepEqual(one.services, [{ binding: "AGGREGATOR", service: "mine", entrypoint: "Aggregator" }]);
+  assert.ok(one.durable_objects.bindings.every(({ script_name: script }) => script === undefined));
+  assert.ok(one.migrations.length > 0 && one.workers_dev);
+  assert.deepEqual(one.vars, { TALLY_ROLE: "edge", TALLY_JURISDICTION: "eu", TALLY_DATACENTERS: "region" });
+  assert.deepEqual([one.queues.producers.length, one.queues.consumers.length], [1, 1]);
+  assert.equal(one.r2_buckets[0].jurisdiction, "eu");
 });

@@ -1,4 +1,5 @@
-//! The entry points of the platform: one module for two Workers, which a variable distinguishes.
+//! The entry points of the platform: one module for two Workers, which a variable distinguishes. One Worker may also be
+//! both: then its aggregator is an entrypoint of its own.
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -12,13 +13,13 @@ use worker::{Env, event, worker_sys};
 
 use super::queue::{MessageBatch, complete, delivered};
 use super::request::Incoming;
-use super::{host, messages, response};
+use super::{edge_host, host, messages, response};
+use tally_host::Later;
 use tally_host::http::{Background, Context};
-use tally_host::{Host, Later};
 use tally_wire::names::{ROLE, ROLE_AGGREGATOR};
 
 thread_local! {
-    /// An isolate runs one Worker, so its role never changes.
+    /// What the default entrypoint of this isolate's Worker is: that never changes.
     static IS_AGGREGATOR: OnceCell<bool> = const { OnceCell::new() };
 }
 
@@ -43,36 +44,55 @@ impl Background for RequestContext {
     js_sys = worker::js_sys
 )]
 pub fn fetch(request: Request, env: Env, context: worker_sys::Context) -> Result<JsValue, JsValue> {
-    at_once(async move {
-        let answered = answer(request, host(env), worker::Context::new(context)).await;
-        let response = answered.or_else(|error| {
-            worker::console_error!("{error}");
-            let init = ResponseInit::new();
-            init.set_status(500);
-            Response::new_with_opt_str_and_init(Some("INTERNAL SERVER ERROR"), &init)
-        });
-        Ok(response?.into())
-    })
-}
-
-async fn answer(
-    request: Request,
-    host: Host,
-    context: worker::Context,
-) -> worker::Result<Response> {
+    let host = edge_host(env.clone());
     let is_aggregator = IS_AGGREGATOR.with(|known| {
         *known.get_or_init(|| host.setting(ROLE).as_deref() == Some(ROLE_AGGREGATOR))
     });
-    let background = Context::new(std::rc::Rc::new(RequestContext(context)));
     if is_aggregator {
+        return aggregate(request, env, context);
+    }
+    at_once(async move {
+        let request = Box::new(Incoming::new(request));
+        let answered = tally_edge::fetch(request, host, background(context)).await;
+        answer(response::response(answered))
+    })
+}
+
+/// A call of the edge to the aggregator.
+#[wasm_bindgen(
+    wasm_bindgen = worker::wasm_bindgen,
+    wasm_bindgen_futures = worker::wasm_bindgen_futures,
+    js_sys = worker::js_sys
+)]
+pub fn aggregate(
+    request: Request,
+    env: Env,
+    context: worker_sys::Context,
+) -> Result<JsValue, JsValue> {
+    at_once(async move {
+        let (host, background) = (host(env), background(context));
         let reply = match messages::read(&request).await {
             Ok(arrived) => tally_aggregator::answer(&host, &arrived, &background).await,
             Err(reply) => reply,
         };
-        return messages::answer(reply);
-    }
-    let request = Box::new(Incoming::new(request));
-    response::response(tally_edge::fetch(request, host, background).await)
+        answer(messages::answer(reply))
+    })
+}
+
+fn background(context: worker_sys::Context) -> Context {
+    Context::new(std::rc::Rc::new(RequestContext(worker::Context::new(
+        context,
+    ))))
+}
+
+fn answer(answered: worker::Result<Response>) -> Result<JsValue, JsValue> {
+    let response = answered.or_else(|error| {
+        worker::console_error!("{error}");
+        let init = ResponseInit::new();
+        init.set_status(500);
+        Response::new_with_opt_str_and_init(Some("INTERNAL SERVER ERROR"), &init)
+    });
+    Ok(response?.into())
 }
 
 /// A batch of the deployment's queue, where it has one. Not the SDK's macro, which ends the whole isolate where

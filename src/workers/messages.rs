@@ -1,20 +1,21 @@
 //! How messages travel: a call is a POST whose path names it and whose body is postcard; so is the answer.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use worker::js_sys::{Promise, Uint8Array};
+use worker::js_sys::{Promise, Reflect, Uint8Array};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{Headers, Request, RequestInit, Response, ResponseInit};
-use worker::{Env, Error};
+use worker::{Env, Error, ObjectNamespace};
 
 use tally_host::object::{IncomingCall, Reply};
 use tally_host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL};
 use tally_wire::messages::{Fault, PROTOCOL, encode, later, protocol_of};
-use tally_wire::names::{AGGREGATOR, Placement};
+use tally_wire::names::{AGGREGATOR, JURISDICTION, Placement};
 
 /// Header that carries a small message, in base64: a body costs a stream at either end, which was a
 /// fifth of a call's time.
@@ -36,12 +37,45 @@ extern "C" {
     /// calls into JavaScript a message more.
     type Fetcher;
 
+    /// A namespace of the platform.
+    type Whole;
+
+    /// The part of it in a jurisdiction. Throws for a name that the platform does not know.
+    #[wasm_bindgen(method, catch)]
+    fn jurisdiction(this: &Whole, name: &str) -> Result<JsValue, JsValue>;
+
     #[wasm_bindgen(method, catch)]
     fn fetch(this: &Fetcher, url: &str, init: &RequestInit) -> Result<Promise, JsValue>;
 }
 
+thread_local! {
+    /// The jurisdiction of the deployment, once read: the settings of an isolate do not change.
+    static WITHIN: OnceCell<Option<String>> = const { OnceCell::new() };
+}
+
+/// The namespace of a binding, in the jurisdiction of the deployment if it has one. The address of every object is made
+/// from it (`tests/docs/jurisdictions.test.mjs`), so no object is elsewhere.
+pub(super) fn namespace(env: &Env, binding: &str) -> worker::Result<ObjectNamespace> {
+    let namespace = env.durable_object(binding)?;
+    let read = || {
+        let value = Reflect::get(env, &JsValue::from_str(JURISDICTION)).ok();
+        let text = value
+            .and_then(|value| value.as_string())
+            .unwrap_or_default();
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let within = WITHIN.with(|known| known.get_or_init(read).clone());
+    let Some(name) = within else {
+        return Ok(namespace);
+    };
+    let whole: &Whole = namespace.as_ref().unchecked_ref();
+    Ok(ObjectNamespace::unchecked_from_js(
+        whole.jurisdiction(&name)?,
+    ))
+}
+
 fn stub(env: &Env, to: &Placement) -> worker::Result<Fetcher> {
-    let namespace = env.durable_object(to.binding)?;
+    let namespace = namespace(env, to.binding)?;
     let stub = match to.location_hint {
         Some(hint) => namespace.get_by_name_with_location_hint(&to.name, hint)?,
         None => namespace.get_by_name(&to.name)?,

@@ -36,19 +36,27 @@ use worker::{Env, console_error, console_warn};
 use tally_host::{File, Files, Host, Later, Level, Memory, Platform, Point, Stream, Target};
 use tally_wire::alerts::Outgoing;
 use tally_wire::messages::path_in;
-use tally_wire::names::Placement;
+use tally_wire::names::{DIRECTORY, Placement};
 
 thread_local! {
-    /// What this isolate holds; it runs one thread.
-    static MEMORY: Rc<Memory> = Rc::default();
+    /// What this isolate holds for the edge, and for the aggregator and the objects; it runs one thread. Two, since one
+    /// Worker may have both roles.
+    static MEMORY: [Rc<Memory>; 2] = Default::default();
 }
 
 /// The platform by its bindings.
 struct Workers(Env);
 
-/// The platform of this isolate.
+/// The platform of this isolate, for the aggregator and the objects.
 fn host(env: Env) -> Host {
-    Host::new(Rc::new(Workers(env)), MEMORY.with(Rc::clone))
+    let memory = MEMORY.with(|[_, objects]| objects.clone());
+    Host::new(Rc::new(Workers(env)), memory)
+}
+
+/// The same for the edge.
+fn edge_host(env: Env) -> Host {
+    let memory = MEMORY.with(|[edge, _]| edge.clone());
+    Host::new(Rc::new(Workers(env)), memory)
 }
 
 #[wasm_bindgen]
@@ -103,6 +111,11 @@ impl Platform for Workers {
             Some(text) => Some(text),
             None => JSON::stringify(&value).ok()?.as_string(),
         }
+    }
+
+    fn jurisdiction_fault(&self, _name: &str) -> Option<String> {
+        let namespace = messages::namespace(&self.0, DIRECTORY);
+        namespace.err().map(|error| error.to_string())
     }
 
     fn send(

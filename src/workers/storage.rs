@@ -8,7 +8,7 @@ use worker::wasm_bindgen::prelude::wasm_bindgen;
 use worker::wasm_bindgen::{self, JsCast, JsValue};
 use worker::{Env, ScheduledTime, State, Storage};
 
-use super::sockets;
+use super::{messages, sockets};
 use tally_host::object::{Events, ObjectPlatform, Rows, Socket, SqlValue};
 use tally_host::{Later, Stream};
 use tally_wire::names::Placement;
@@ -100,7 +100,7 @@ impl ObjectPlatform for Stored {
     }
 
     fn is_at(&self, placement: &Placement) -> bool {
-        let namespace = self.env.durable_object(placement.binding);
+        let namespace = messages::namespace(&self.env, placement.binding);
         let id = namespace
             .and_then(|namespace| Ok(namespace.id_from_name(&placement.name)?.to_string()));
         id.is_ok_and(|id| id == self.id())

@@ -62,8 +62,8 @@ export class Server {
         build,
         objects: join(folder, "objects"),
         snapshots: join(folder, "snapshots"),
-        compatibilityDate: readFileSync(join(ROOT, "wrangler.toml"), "utf8").match(
-          /^compatibility_date = "([\d-]+)"/m,
+        compatibilityDate: readFileSync(join(ROOT, "wrangler.jsonc"), "utf8").match(
+          /"compatibility_date": "([\d-]+)"/,
         )[1],
         environment: Object.keys(this.#variables).sort(),
         networks: networksOf(this.#variables.TALLY_ALERTS_ALLOW),

@@ -46,6 +46,17 @@ export default defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
+      // One Worker has both roles.
+      {
+        test: {
+          ...shared,
+          name: "one worker",
+          env: { ...environment(), PLATFORM: "miniflare", ONE_WORKER: "1" },
+          include: ["counter.spec.mjs"],
+          maxWorkers: CORES,
+          sequence: { groupOrder: 1 },
+        },
+      },
       // On the native server, in real time: each world has a server of its own. Mostly a file waits for time to pass.
       {
         test: {

@@ -222,15 +222,16 @@ class World {
  * long nothing ran, where the folder was used before. `faults`: whether `fail` works. `logs`: whether errors may be
  * logged. `queue`: the consumer's settings, where a queue is bound; without, none is. `front`: a Worker in front of an
  * origin, under Miniflare: its `file`, its `vars`, and the `origin`, a function from a request to a response. `bucket`:
- * whether a bucket for snapshots is bound, under Miniflare.
+ * whether a bucket for snapshots is bound, `within`: whether the platform has jurisdictions, `oneWorker`: whether one
+ * Worker has both roles, all under Miniflare.
  */
 export async function openWorld({
   platform = process.env.PLATFORM ?? "native", vars = {}, edgeVars = {}, folder, edges = 1, faults = false, queue,
-  front, bucket = false, later_ms = 0, logs = faults, lost = false,
+  front, bucket = false, later_ms = 0, logs = faults, lost = false, within = false, oneWorker,
 } = {}) {
   const options = {
     vars, edgeVars: { TALLY_ACCESS: "open", ...vars, ...edgeVars }, folder, edges, faults, queue, front, bucket,
-    later_ms, lost,
+    later_ms, lost, within, oneWorker,
   };
   const hosts = {
     native: async () => Deployment,

@@ -218,7 +218,7 @@ fn without_keys_everyone_is_refused_unless_opened_on_purpose() {
             assert!(
                 problem
                     .detail()
-                    .contains("npx wrangler secret put TALLY_KEYS -c wrangler.toml")
+                    .contains("npx wrangler secret put TALLY_KEYS -c wrangler.jsonc")
             );
             assert!(problem.detail().contains("`make serve`"));
         }

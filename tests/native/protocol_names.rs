@@ -145,8 +145,8 @@ fn bindings_and_variables_are_as_deployed() {
     for (name, deployed) in golden {
         assert_eq!(name, deployed);
     }
-    let edge = include_str!("../../wrangler.toml");
-    let aggregator = include_str!("../../wrangler.aggregator.toml");
+    let edge = include_str!("../../wrangler.jsonc");
+    let aggregator = include_str!("../../wrangler.aggregator.jsonc");
     for binding in [
         names::CELLS,
         names::DIRECTORY,

@@ -36,7 +36,7 @@ use metrics::ProcessMetrics;
 use tally_core::counter::ledger::WriteKey;
 use tally_wire::alerts::Outgoing;
 use tally_wire::messages::Fault;
-use tally_wire::names::Placement;
+use tally_wire::names::{JURISDICTION, Placement};
 use tally_wire::problem::{Code, Problem};
 use tally_wire::settings;
 
@@ -194,6 +194,11 @@ pub trait Platform {
 
     /// A setting of the deployment; `None` where it is not set.
     fn setting(&self, name: &str) -> Option<String>;
+
+    /// Why objects cannot be in the jurisdiction of this name; `None` where they can.
+    fn jurisdiction_fault(&self, _name: &str) -> Option<String> {
+        Some("this host has no jurisdictions, and keeps its data where it runs".to_owned())
+    }
 
     /// Sends a message of a protocol to the receiver of its path, and returns the answer.
     fn send(
@@ -359,7 +364,24 @@ impl Host {
     /// # Errors
     /// `not-configured`, see [`settings::check_all`].
     pub fn check_settings(&self) -> Result<(), Problem> {
-        settings::check_all(|name| self.setting(name))
+        settings::check_all(|name| self.setting(name))?;
+        self.check_jurisdiction()
+    }
+
+    /// Succeeds where no jurisdiction is set, or all objects are in the one that is.
+    ///
+    /// # Errors
+    /// `not-configured`: data must not be stored elsewhere.
+    pub fn check_jurisdiction(&self) -> Result<(), Problem> {
+        let Some(name) = self.setting(JURISDICTION) else {
+            return Ok(());
+        };
+        settings::check(JURISDICTION, &name)?;
+        let why = self.platform.jurisdiction_fault(&name);
+        why.map_or(Ok(()), |why| {
+            let detail = format!("{JURISDICTION} cannot be `{name}`: {why}; leave it out");
+            Err(Problem::new(Code::NotConfigured, detail))
+        })
     }
 
     /// Writes a warning to the log.

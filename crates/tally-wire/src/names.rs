@@ -153,6 +153,9 @@ pub const OTLP_HEADERS: &str = "TALLY_OTLP_HEADERS";
 /// Variable of the aggregator: attributes of the pushes' resource, as `OTEL_RESOURCE_ATTRIBUTES` has them.
 pub const OTLP_ATTRIBUTES: &str = "TALLY_OTLP_ATTRIBUTES";
 
+/// Variable of both Workers: the jurisdiction of the platform in which all objects are, and what they store.
+pub const JURISDICTION: &str = "TALLY_JURISDICTION";
+
 /// The address of a cell: a counter, a datacenter, a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CellAddress {

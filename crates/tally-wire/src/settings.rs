@@ -11,7 +11,7 @@ use crate::alerts::webhook::{self, Allowed, WEBHOOK_BYTES_MAX};
 use crate::names::{
     ACCESS, ACCESS_OPEN, ALERTS_ALLOW, BODY_PIECE_MS, CANARY, CANARY_ON, CLIENT_ADDRESS_HEADER,
     DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION, DIRECTORY_COUNT, HASH_KEY, IDEMPOTENCY,
-    IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, LEAVE_PER_SECOND, LIMITER_COUNT,
+    IDEMPOTENCY_DATACENTER, IDEMPOTENCY_SECONDS, JURISDICTION, LEAVE_PER_SECOND, LIMITER_COUNT,
     LIMITER_COUNT_BEFORE, LIVE_WATCHERS, OPEN_OBJECTS_MAX, OTLP_ATTRIBUTES, OTLP_HEADERS, OTLP_URL,
     QUIET_MS, REDIS, REDIS_ROOT, SECONDS_KEPT, SNAPSHOTS, SPLIT_FLUSHES_PER_SECOND, SUBREQUESTS,
     TABLET_COUNT, UNIQUES_ROUNDING,
@@ -29,6 +29,9 @@ pub const DIRECTORY_MAX: u64 = 4_096;
 
 /// The most tablets of a datacenter: as many as a ring has partitions.
 pub const TABLETS_MAX: u64 = 4_096;
+
+/// The jurisdictions of Cloudflare. Source: `DurableObjectJurisdiction` in the types of its runtime.
+const JURISDICTIONS: [&str; 4] = ["eu", "fedramp", "fedramp-high", "us"];
 
 /// How many characters of a wrong value a refusal repeats.
 const SHOWN_CHARACTERS_MAX: usize = 32;
@@ -59,7 +62,7 @@ pub enum AllowedValues {
 }
 
 /// All text settings, except `TALLY_ROLE`, which is not for operators, and `TALLY_KEYS`, which the API reads.
-pub const SETTINGS: [(&str, AllowedValues); 26] = [
+pub const SETTINGS: [(&str, AllowedValues); 27] = [
     (ACCESS, AllowedValues::Words(&[ACCESS_OPEN, "closed"])),
     (HASH_KEY, AllowedValues::Key),
     (CLIENT_ADDRESS_HEADER, AllowedValues::Header),
@@ -97,6 +100,7 @@ pub const SETTINGS: [(&str, AllowedValues); 26] = [
     (ALERTS_ALLOW, AllowedValues::Addresses),
     (REDIS, AllowedValues::WordsOrHost(&["path", REDIS_ROOT])),
     (SNAPSHOTS, AllowedValues::Snapshots),
+    (JURISDICTION, AllowedValues::Words(&JURISDICTIONS)),
     (OTLP_URL, AllowedValues::Address),
     (OTLP_HEADERS, AllowedValues::Headers),
     (OTLP_ATTRIBUTES, AllowedValues::Attributes),

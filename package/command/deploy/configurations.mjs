@@ -1,41 +1,77 @@
-// The two configurations of a deployment, made of those of the source: so classes, migrations and dates stand once.
+// The configurations of a deployment, made of those of the source: so classes, migrations and dates stand once.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-const SECTION = /^\[build\]\n(?:[^[\n].*\n)*/m;
+/** The jurisdictions of Cloudflare. */
+export const JURISDICTIONS = ["eu", "fedramp", "fedramp-high", "us"];
+
+// Comments of these files have lines of their own, and a list may end in a comma.
+const read = (path) =>
+  JSON.parse(
+    readFileSync(path, "utf8")
+      .replaceAll(/^\s*\/\/.*$/gm, "")
+      .replaceAll(/,(?=\s*[\]}])/g, ""),
+  );
+
+// A queue of events, from both sides.
+const producers = (name) => ({ producers: [{ binding: "TALLY_QUEUE", queue: `${name}-events` }] });
+const consumers = (name) => ({
+  consumers: [
+    {
+      queue: `${name}-events`, max_batch_size: 100, max_batch_timeout: 1, max_retries: 100,
+      dead_letter_queue: `${name}-events-dead`,
+    },
+  ],
+});
+
+// What the aggregator has, for the edge: then one Worker has both roles, and its edge binds its own entrypoint.
+function together(edge, aggregator, name) {
+  const both = {
+    ...edge, name, vars: { ...aggregator.vars, ...edge.vars }, durable_objects: aggregator.durable_objects,
+    migrations: aggregator.migrations, services: [{ binding: "AGGREGATOR", service: name, entrypoint: "Aggregator" }],
+  };
+  if (aggregator.queues) both.queues = { ...edge.queues, ...aggregator.queues };
+  if (aggregator.r2_buckets) both.r2_buckets = aggregator.r2_buckets;
+  return both;
+}
 
 /**
- * Returns `{ edge, aggregator }`, the texts of wrangler.toml and wrangler.aggregator.toml. `build`: the folder of the
- * built Worker, from theirs.
+ * Returns `{ edge, aggregator }`, the texts of wrangler.jsonc and wrangler.aggregator.jsonc; `{ edge }` alone where one
+ * Worker has both roles. `build`: the folder of the built Worker, from theirs.
  */
-export function configurations(root, { name, domain, datacenters, tablets, queue, snapshots, analytics, build }) {
-  const own = (file) =>
-    readFileSync(join(root, file), "utf8")
-      .replaceAll(/^#.*\n/gm, "")
-      .replace(SECTION, "")
-      .replaceAll("tally-aggregator", `${name}-aggregator`)
-      .replaceAll("tally-edge", `${name}-edge`)
-      .replace(/^main = .*$/m, `main = ${JSON.stringify(join(build, "index.js"))}`);
-  const variables = (text, values) => {
-    const lines = Object.entries(values)
-      .filter(([, value]) => value !== undefined)
-      .map(([variable, value]) => `${variable} = ${JSON.stringify(String(value))}\n`);
-    return text.replace(/^TALLY_ROLE = .*\n/m, (role) => role + lines.join(""));
+export function configurations(root, settings) {
+  const { name, domain, datacenters, tablets, queue, snapshots, analytics, jurisdiction, oneWorker, build } = settings;
+  const own = (file) => {
+    const { build: _, ...rest } = read(join(root, file));
+    const named = JSON.stringify({ ...rest, main: join(build, "index.js") })
+      .replaceAll('"tally-aggregator"', JSON.stringify(`${name}-aggregator`))
+      .replaceAll('"tally-edge"', JSON.stringify(`${name}-edge`));
+    return JSON.parse(named);
   };
-  const shared = { TALLY_TABLETS: tablets };
-  let edge = variables(own("wrangler.toml"), {
-    TALLY_DATACENTERS: datacenters === "colos" ? undefined : datacenters, ...shared,
-  });
-  let aggregator = variables(own("wrangler.aggregator.toml"), shared);
+  const [edge, aggregator] = [own("wrangler.jsonc"), own("wrangler.aggregator.jsonc")];
+  const set = (to, values) => {
+    for (const [variable, value] of Object.entries(values)) if (value !== undefined) to.vars[variable] = String(value);
+  };
+  for (const one of [edge, aggregator]) set(one, { TALLY_TABLETS: tablets, TALLY_JURISDICTION: jurisdiction });
+  set(edge, { TALLY_DATACENTERS: datacenters === "colos" ? undefined : datacenters });
   if (domain !== undefined) {
-    edge = edge.replace(/^workers_dev = true$/m, `workers_dev = false\nroutes = [{ pattern = ${JSON.stringify(domain)}, custom_domain = true }]`);
+    Object.assign(edge, { workers_dev: false, routes: [{ pattern: domain, custom_domain: true }] });
   }
-  if (queue) {
-    edge += `\n[[queues.producers]]\nbinding = "TALLY_QUEUE"\nqueue = "${name}-events"\n`;
-    aggregator += `\n[[queues.consumers]]\nqueue = "${name}-events"\nmax_batch_size = 100\nmax_batch_timeout = 1\nmax_retries = 100\ndead_letter_queue = "${name}-events-dead"\n`;
+  if (queue) [edge.queues, aggregator.queues] = [producers(name), consumers(name)];
+  if (snapshots) {
+    const bucket = { binding: "TALLY_SNAPSHOTS_BUCKET", bucket_name: `${name}-snapshots` };
+    aggregator.r2_buckets = [bucketJurisdiction(jurisdiction, bucket)];
   }
-  if (snapshots) aggregator += `\n[[r2_buckets]]\nbinding = "TALLY_SNAPSHOTS_BUCKET"\nbucket_name = "${name}-snapshots"\n`;
-  if (analytics) for (const add of [(text) => (edge += text), (text) => (aggregator += text)]) add(`\n[[analytics_engine_datasets]]\nbinding = "TALLY_ANALYTICS"\ndataset = "${name.replaceAll("-", "_")}"\n`);
-  const tidy = (text) => `# Written by tally deploy.\n${text.replaceAll(/\n{3,}/g, "\n\n").trimStart()}`;
-  return { edge: tidy(edge), aggregator: tidy(aggregator) };
+  const points = [{ binding: "TALLY_ANALYTICS", dataset: name.replaceAll("-", "_") }];
+  if (analytics) for (const one of [edge, aggregator]) one.analytics_engine_datasets = points;
+  const text = (one) => `// Written by tally deploy.\n${JSON.stringify(one, undefined, 2)}\n`;
+  if (oneWorker) return { edge: text(together(edge, aggregator, name)) };
+  return { edge: text(edge), aggregator: text(aggregator) };
 }
+
+/** A bucket in the jurisdiction of a deployment, where R2 has it. */
+const bucketJurisdiction = (jurisdiction, bucket) =>
+  R2_JURISDICTIONS.includes(jurisdiction) ? { ...bucket, jurisdiction } : bucket;
+
+/** The jurisdictions that buckets of R2 have. */
+export const R2_JURISDICTIONS = ["eu", "fedramp"];

@@ -17,9 +17,10 @@ export const AGGREGATOR = "tally-aggregator";
 const FRONT = "front";
 const QUEUE = "tally-events";
 const BUCKET = "TALLY_SNAPSHOTS_BUCKET";
+const ONE_WORKER = process.env.ONE_WORKER !== undefined;
 
-const compatibilityDate = readFileSync(new URL("wrangler.toml", ROOT), "utf8").match(
-  /^compatibility_date = "([\d-]+)"/m,
+const compatibilityDate = readFileSync(new URL("wrangler.jsonc", ROOT), "utf8").match(
+  /"compatibility_date": "([\d-]+)"/,
 )[1];
 const module = {
   "index.js": { type: "esm", contents: readFileSync(new URL("index.js", BUILD), "utf8") },
@@ -30,6 +31,10 @@ const faulty = {
   ...module,
 };
 
+const jurisdictions = {
+  "within.mjs": { type: "esm", contents: readFileSync(new URL("within.mjs", HERE), "utf8") },
+};
+
 const texts = (values) =>
   Object.fromEntries(
     Object.entries(values)
@@ -37,11 +42,10 @@ const texts = (values) =>
       // Plain workerd gives `null` for what its environment lacks.
       .map(([name, value]) => [name, { type: value === null ? "json" : "text", value }]),
   );
-const objects = Object.fromEntries(
-  Object.entries(CLASSES).map(([name, exportName]) => [
-    name, { type: "durable-object", worker: AGGREGATOR, exportName },
-  ]),
-);
+const objectsOf = (worker) =>
+  Object.fromEntries(
+    Object.entries(CLASSES).map(([name, exportName]) => [name, { type: "durable-object", worker, exportName }]),
+  );
 
 function worker(name, mainModule, modules, env, exports = {}, triggers = []) {
   const manifest = { mainModule, modulesRoot: fileURLToPath(BUILD), modules };
@@ -66,12 +70,20 @@ export class Workers {
   #miniflare;
   #rule = () => undefined;
   #later_ms;
+  // The Worker that defines the objects.
+  #owner;
   errors = [];
 
-  constructor({ vars, edgeVars, folder, edges, faults, queue, front, bucket, later_ms }) {
+  /** oneWorker: one Worker has both roles, and its edge binds its own aggregator. */
+  constructor({
+    vars, edgeVars, folder, edges, faults, queue, front, bucket, later_ms, within, oneWorker = ONE_WORKER,
+  }) {
     this.#later_ms = later_ms;
-    const main = faults ? "faulty.mjs" : "index.js";
-    const modules = faults ? faulty : module;
+    this.#owner = oneWorker ? EDGE : AGGREGATOR;
+    const objects = objectsOf(this.#owner);
+    const inEdge = within ? "within.mjs" : "index.js";
+    const main = faults ? "faulty.mjs" : inEdge;
+    const modules = faults ? faulty : { ...module, ...jurisdictions };
     const handler = async (request) => {
       const call = await request.json();
       return new miniflare.Response((await this.#rule(call)) ?? "");
@@ -79,7 +91,7 @@ export class Workers {
     const edgeEnv = {
       ...texts({ TALLY_ROLE: "edge", ...edgeVars }),
       ...objects,
-      AGGREGATOR: { type: "worker", worker: AGGREGATOR },
+      AGGREGATOR: { type: "worker", worker: this.#owner, ...(oneWorker ? { exportName: "Aggregator" } : {}) },
       ...(queue ? { TALLY_QUEUE: { type: "queue", name: QUEUE } } : {}),
     };
     const triggers = queue ? [{ type: "queue", name: QUEUE, ...queue }] : [];
@@ -92,14 +104,18 @@ export class Workers {
     const classes = Object.fromEntries(
       Object.values(CLASSES).map((name) => [name, { type: "durable-object", storage: "sqlite" }]),
     );
+    const code = { ...module, ...jurisdictions };
+    const edgeOf = (index) => worker(index === 0 ? EDGE : `${EDGE}-${index + 1}`, inEdge, code, edgeEnv);
+    const both = [
+      worker(EDGE, main, modules, { ...aggregatorEnv, ...edgeEnv }, classes, triggers),
+      ...Array.from({ length: edges - 1 }, (_, index) => edgeOf(index + 1)),
+    ];
+    const apart = [
+      ...Array.from({ length: edges }, (_, index) => edgeOf(index)),
+      worker(AGGREGATOR, main, modules, aggregatorEnv, classes, triggers),
+    ];
     this.#miniflare = new Miniflare({
-      workers: [
-        ...Array.from({ length: edges }, (_, index) =>
-          worker(index === 0 ? EDGE : `${EDGE}-${index + 1}`, "index.js", module, edgeEnv),
-        ),
-        worker(AGGREGATOR, main, modules, aggregatorEnv, classes, triggers),
-        ...(front ? [inFront(front)] : []),
-      ],
+      workers: [...(oneWorker ? both : apart), ...(front ? [inFront(front)] : [])],
       // What `request.cf` holds where a request says nothing: no datacenter.
       cf: {},
       enableDevRegistry: false,
@@ -156,7 +172,7 @@ export class Workers {
   }
 
   objects(className) {
-    return this.#miniflare.listDurableObjectIds(className, AGGREGATOR);
+    return this.#miniflare.listDurableObjectIds(className, this.#owner);
   }
 
   /** The queue's own producer, for what no edge would send. */
@@ -166,7 +182,7 @@ export class Workers {
 
   /** The bucket of snapshots, where one is bound. */
   bucket() {
-    return this.#miniflare.getR2Bucket(BUCKET, AGGREGATOR);
+    return this.#miniflare.getR2Bucket(BUCKET, this.#owner);
   }
 
   async evict() {
@@ -181,7 +197,7 @@ export class Workers {
    */
   async #evict(className, id, attempts = 30) {
     try {
-      await this.#miniflare.unsafeEvictDurableObject(AGGREGATOR, className, { id });
+      await this.#miniflare.unsafeEvictDurableObject(this.#owner, className, { id });
     } catch (error) {
       if (/not currently running/.test(error.message)) return;
       if (!/active references/.test(error.message) || attempts === 1) throw error;

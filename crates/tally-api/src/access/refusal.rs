@@ -7,7 +7,7 @@ use tally_wire::problem::{Code, Problem};
 
 pub(super) const HOW_TO_SET_KEYS: &str = "Set the secret TALLY_KEYS to JSON such as \
     {\"keys\":[{\"key\":\"<at least 16 random characters>\",\"scopes\":[\"admin\"]}],\"public\":[]}: \
-    with `npx wrangler secret put TALLY_KEYS -c wrangler.toml` for a deployed Worker, as a file by \
+    with `npx wrangler secret put TALLY_KEYS -c wrangler.jsonc` for a deployed Worker, as a file by \
     `tally serve --keys <file>`, or as the environment variable TALLY_KEYS of `make serve`.";
 
 pub(super) fn check_count(path: &str, count: usize, max: usize) -> Result<(), Problem> {

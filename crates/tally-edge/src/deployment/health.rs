@@ -73,10 +73,7 @@ pub async fn health(context: &RequestContext) -> Result<Answer, Problem> {
     let cached = context.host.state::<CachedHealth>();
     cached.settings.clone()?;
     match ailment(context).await {
-        None => Ok(Answer::json(well(
-            cached.started_ms,
-            fleet_state::known(context),
-        )?)),
+        None => Ok(Answer::json(well(context, cached.started_ms)?)),
         Some(ailment) => Err(ailment.into()),
     }
 }
@@ -99,12 +96,15 @@ struct WellView {
     /// When the process of the server began; on Cloudflare when the isolate that answers did. It
     /// names the process: another one has another.
     started_at: Moment,
+    /// The jurisdiction in which all data is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jurisdiction: Option<String>,
     #[serde(flatten)]
     fleet: FleetState,
 }
 
 /// The answer of an edge that can work, with the state of the deployment.
-fn well(started_at: i64, fleet: FleetState) -> Result<String, Problem> {
+fn well(context: &RequestContext, started_at: i64) -> Result<String, Problem> {
     let view = WellView {
         status: "ok",
         build: env!("CARGO_PKG_VERSION"),
@@ -114,7 +114,8 @@ fn well(started_at: i64, fleet: FleetState) -> Result<String, Problem> {
             protocol: PROTOCOL,
         },
         started_at,
-        fleet,
+        jurisdiction: context.jurisdiction().map(str::to_owned),
+        fleet: fleet_state::known(context),
     };
     serde_json::to_string(&view).map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }

@@ -17,7 +17,7 @@ use tally_core::counter::settings::UniqueHash;
 use tally_host::{Host, State};
 use tally_wire::names::{
     ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION,
-    KEYS, UNIQUES_ROUNDING,
+    JURISDICTION, KEYS, UNIQUES_ROUNDING,
 };
 use tally_wire::problem::{Code, Problem};
 use tally_wire::shell_limits::{BULK_MEMORY_BYTES_MAX, HOME_MS_MAX, HOMES_MAX};
@@ -31,6 +31,7 @@ const SHARDED_DATACENTERS_MAX: usize = 16;
 /// them up once.
 pub struct EdgeSettings {
     access: Result<Rc<Access>, Problem>,
+    jurisdiction: Option<String>,
     datacenters: Datacenters,
     address_header: Option<Rc<str>>,
     rounding: Result<Rounding, Problem>,
@@ -40,7 +41,12 @@ impl State for EdgeSettings {
     fn begin(host: &Host) -> Self {
         let open = host.setting(ACCESS).as_deref() == Some(ACCESS_OPEN);
         Self {
-            access: Access::from_config(host.setting(KEYS).as_deref(), open).map(Rc::new),
+            // Nothing may be stored outside of the jurisdiction.
+            access: host
+                .check_jurisdiction()
+                .and_then(|()| Access::from_config(host.setting(KEYS).as_deref(), open))
+                .map(Rc::new),
+            jurisdiction: host.setting(JURISDICTION),
             datacenters: match host.setting(DATACENTERS).as_deref() {
                 Some(DATACENTERS_REGION) => Datacenters::Regions,
                 Some(DATACENTERS_ONE) => Datacenters::One,
@@ -61,9 +67,14 @@ impl EdgeSettings {
     /// The access rules.
     ///
     /// # Errors
-    /// `not-configured` for keys that cannot be read.
+    /// `not-configured` for keys that cannot be read, and for a jurisdiction that this host has not.
     pub fn access(&self) -> Result<Rc<Access>, Problem> {
         self.access.clone()
+    }
+
+    /// The jurisdiction in which all data is stored, if one is set.
+    pub fn jurisdiction(&self) -> Option<&str> {
+        self.jurisdiction.as_deref()
     }
 
     /// How the deployment's datacenters are defined.

@@ -150,6 +150,11 @@ impl RequestContext {
         }
     }
 
+    /// The jurisdiction in which all data is stored, if one is set.
+    pub fn jurisdiction(&self) -> Option<&str> {
+        self.settings.jurisdiction()
+    }
+
     /// The access rules.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ const PREFLIGHT_SECONDS: &str = "600";
 const ALLOWED_HEADERS: &str = "authorization, cache-control, content-type, content-encoding, idempotency-key, if-match, if-none-match, upstash-encoding, \
      upstash-response-format, upstash-sync-token, upstash-telemetry-platform, upstash-telemetry-retry, \
      upstash-telemetry-runtime, upstash-telemetry-sdk";
-const EXPOSED_HEADERS: &str = "request-id, etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, tally-cursor, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
+const EXPOSED_HEADERS: &str = "request-id, etag, retry-after, tally-exact, tally-as-of, tally-staleness-ms, tally-cursor, tally-jurisdiction, server-timing, idempotency-replayed, ratelimit-policy, ratelimit, tally-on-error, upstash-sync-token";
 
 /// Media type of a refusal.
 const PROBLEM: &str = "application/problem+json";
@@ -35,6 +35,9 @@ const SERVER_TIMING: &str = "server-timing";
 
 /// Header with the id of the request, which the log names too.
 pub const REQUEST_ID: &str = "request-id";
+
+/// Header with the jurisdiction in which all data is stored, where one is set.
+const JURISDICTION_HEADER: &str = "tally-jurisdiction";
 
 /// Lines about answers of 5xx that an isolate logs within a second: a deployment that is overloaded must not be slowed
 /// by its log as well.
@@ -330,6 +333,9 @@ fn timing(
 pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Response {
     let mut headers = answer.headers;
     headers.push((REQUEST_ID, context.id().to_owned()));
+    if let Some(name) = context.jurisdiction() {
+        headers.push((JURISDICTION_HEADER, name.to_owned()));
+    }
     if answer.status >= 500 {
         log_failure(context, route, answer.status, answer.refusal);
     }

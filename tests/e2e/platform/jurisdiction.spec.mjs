@@ -1,0 +1,92 @@
+// Jurisdictions: all objects of a deployment are within the one that is set, answers name it, and a host that has none
+// stores nothing.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openWorld } from "../world.mjs";
+
+const EU = { TALLY_JURISDICTION: "eu" };
+
+let folder;
+beforeAll(() => (folder = mkdtempSync(join(tmpdir(), "tally-jurisdiction-"))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function within(vars, work, more = {}) {
+  const world = await openWorld({ platform: "miniflare", within: true, vars, folder, ...more });
+  try {
+    return await work(world);
+  } finally {
+    await world.close();
+  }
+}
+
+// What each kind of object answers.
+async function use(world) {
+  const header = async (method, path, body) => {
+    const answer = await world.call(method, path, { body: JSON.stringify(body) });
+    expect([answer.status < 300, answer.text], `${method} ${path}`).toEqual([true, answer.text]);
+    return answer.headers.get("tally-jurisdiction");
+  };
+  return [
+    await header("POST", "/counters/c/increment", { delta: 5 }),
+    await header("POST", "/boards/b/members/m", { score: 3 }),
+    await header("POST", "/limits/p/k", { limit: 9, window_seconds: 60 }),
+    await header("PUT", "/limits/p", { limit: 9, window_seconds: 60 }),
+    await header("POST", "/redis", ["SET", "k", "v"]),
+    await header("GET", "/top"),
+  ];
+}
+
+test("all objects are in the jurisdiction that is set, and answers say which it is", async () => {
+  await within(EU, async (world) => {
+    expect(new Set(await use(world))).toEqual(new Set(["eu"]));
+    expect((await world.call("GET", "/healthz")).json.jurisdiction).toBe("eu");
+  });
+  await within({}, async (world) => {
+    expect((await world.call("GET", "/counters/c")).status).toBe(404);
+    expect((await world.call("GET", "/counters")).json.entries).toEqual([]);
+    expect((await world.call("GET", "/limits")).json.entries).toEqual([]);
+    expect((await world.call("POST", "/redis", { body: JSON.stringify(["GET", "k"]) })).json.result).toBe(null);
+    expect((await world.call("GET", "/healthz")).json.jurisdiction).toBe(undefined);
+  });
+  await within(EU, async (world) => {
+    expect((await world.call("GET", "/counters/c?consistency=strong")).json.value).toBe(5);
+    expect((await world.call("POST", "/redis", { body: JSON.stringify(["GET", "k"]) })).json.result).toBe("v");
+  });
+});
+
+test("one Worker with both roles keeps its objects there too", async () => {
+  await within(
+    EU,
+    async (world) => {
+      expect(new Set(await use(world))).toEqual(new Set(["eu"]));
+    },
+    { folder: undefined, oneWorker: true },
+  );
+});
+
+test("a host without jurisdictions refuses each call, and says why", async () => {
+  await within(
+    EU,
+    async (world) => {
+      for (const [method, path, body] of [
+        ["POST", "/counters/c/increment", {}], ["GET", "/counters/c"], ["GET", "/healthz"],
+      ]) {
+        const { status, json } = await world.call(method, path, { body: JSON.stringify(body) });
+        expect([status, json.code], `${method} ${path}`).toEqual([503, "not-configured"]);
+        expect(json.detail).toMatch(/^TALLY_JURISDICTION cannot be `eu`: .*leave it out$/s);
+      }
+    },
+    { within: false, logs: true, folder: undefined },
+  );
+  await within(
+    { TALLY_JURISDICTION: "EU" },
+    async (world) => {
+      const { status, json } = await world.call("POST", "/counters/c/increment", { body: JSON.stringify({}) });
+      expect([status, json.code]).toEqual([503, "not-configured"]);
+      expect(json.detail).toContain("`eu`, `fedramp`, `fedramp-high`, `us`, not `EU`");
+    },
+    { logs: true, folder: undefined },
+  );
+});
