@@ -16,8 +16,8 @@ use tally_objects::ObjectClass;
 /// Close code of a message that named none. It is never sent. Source: RFC 6455 section 7.4.1.
 const NO_CODE: u16 = 1_005;
 
-async fn fetch(shell: &dyn Shell, request: Request) -> worker::Result<Response> {
-    let reply = match messages::read(request.inner()).await {
+async fn fetch(shell: &dyn Shell, env: &Env, request: Request) -> worker::Result<Response> {
+    let reply = match messages::read(env, request.inner()).await {
         Ok(arrived) => shell.answer(arrived).await,
         Err(reply) => reply,
     };
@@ -38,18 +38,19 @@ macro_rules! class {
         pub struct $name {
             shell: Rc<dyn Shell>,
             state: Rc<State>,
+            env: Env,
         }
 
         impl DurableObject for $name {
             fn new(state: State, env: Env) -> Self {
                 let state = Rc::new(state);
                 let object = Object::new(Rc::new(Stored::new(state.clone(), env.clone())));
-                let shell = ObjectClass::$name.start(object, host(env));
-                Self { shell, state }
+                let shell = ObjectClass::$name.start(object, host(env.clone()));
+                Self { shell, state, env }
             }
 
             async fn fetch(&self, request: Request) -> worker::Result<Response> {
-                fetch(&*self.shell, request).await
+                fetch(&*self.shell, &self.env, request).await
             }
 
             async fn alarm(&self) -> worker::Result<Response> {

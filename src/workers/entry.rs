@@ -70,8 +70,9 @@ pub fn aggregate(
     context: worker_sys::Context,
 ) -> Result<JsValue, JsValue> {
     at_once(async move {
+        let arrived = messages::read(&env, &request).await;
         let (host, background) = (host(env), background(context));
-        let reply = match messages::read(&request).await {
+        let reply = match arrived {
             Ok(arrived) => tally_aggregator::answer(&host, &arrived, &background).await,
             Err(reply) => reply,
         };

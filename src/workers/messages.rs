@@ -5,16 +5,17 @@ use std::rc::Rc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use worker::js_sys::{Promise, Reflect, Uint8Array};
+use worker::js_sys::{Promise, Uint8Array};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
 use worker::web_sys::{Headers, Request, RequestInit, Response, ResponseInit};
 use worker::{Env, Error, ObjectNamespace};
 
+use super::settings;
 use tally_host::object::{IncomingCall, Reply};
-use tally_host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL};
-use tally_wire::messages::{Fault, PROTOCOL, encode, later, protocol_of};
+use tally_host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL, trimmed};
+use tally_wire::messages::{Fault, PROTOCOL, encode, later, origin, path_within, protocol_of};
 use tally_wire::names::{AGGREGATOR, JURISDICTION, Placement};
 
 /// Header that carries a small message, in base64: a body costs a stream at either end, which was a
@@ -27,9 +28,6 @@ const SMALL_BYTES_MAX: usize = 2_048;
 
 /// Header that says which protocol a client wants.
 const UPGRADE: &str = "upgrade";
-
-/// Host of the messages' URLs; nothing resolves it, the bindings alone carry them.
-const HOST: &str = "http://tally";
 
 #[wasm_bindgen]
 extern "C" {
@@ -48,29 +46,37 @@ extern "C" {
     fn fetch(this: &Fetcher, url: &str, init: &RequestInit) -> Result<Promise, JsValue>;
 }
 
+/// The jurisdiction of the deployment, and the origin of the URLs of its messages.
+struct Within {
+    name: Option<String>,
+    origin: String,
+}
+
 thread_local! {
-    /// The jurisdiction of the deployment, once read: the settings of an isolate do not change.
-    static WITHIN: OnceCell<Option<String>> = const { OnceCell::new() };
+    /// The settings of an isolate do not change.
+    static WITHIN: OnceCell<Rc<Within>> = const { OnceCell::new() };
+}
+
+fn within(env: &Env) -> Rc<Within> {
+    let read = || {
+        let name = settings::read(env, JURISDICTION).and_then(|text| trimmed(&text));
+        let origin = origin(name.as_deref());
+        Rc::new(Within { name, origin })
+    };
+    WITHIN.with(|known| known.get_or_init(read).clone())
 }
 
 /// The namespace of a binding, in the jurisdiction of the deployment if it has one. The address of every object is made
 /// from it (`tests/docs/jurisdictions.test.mjs`), so no object is elsewhere.
 pub(super) fn namespace(env: &Env, binding: &str) -> worker::Result<ObjectNamespace> {
     let namespace = env.durable_object(binding)?;
-    let read = || {
-        let value = Reflect::get(env, &JsValue::from_str(JURISDICTION)).ok();
-        let text = value
-            .and_then(|value| value.as_string())
-            .unwrap_or_default();
-        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-    };
-    let within = WITHIN.with(|known| known.get_or_init(read).clone());
-    let Some(name) = within else {
+    let within = within(env);
+    let Some(name) = &within.name else {
         return Ok(namespace);
     };
     let whole: &Whole = namespace.as_ref().unchecked_ref();
     Ok(ObjectNamespace::unchecked_from_js(
-        whole.jurisdiction(&name)?,
+        whole.jurisdiction(name)?,
     ))
 }
 
@@ -103,7 +109,7 @@ pub(super) async fn send(
         Target::Aggregator => env.service(AGGREGATOR)?.into_rpc(),
         Target::Object(to) => stub(env, to)?,
     };
-    let url = format!("{HOST}{path}");
+    let url = [&within(env).origin, path].concat();
     let response: Response = JsFuture::from(target.fetch(&url, &init)?)
         .await?
         .unchecked_into();
@@ -134,7 +140,7 @@ pub(super) async fn open(
     }
     let init = RequestInit::new();
     init.set_headers(&headers);
-    let url = format!("{HOST}{path}");
+    let url = [&within(env).origin, path].concat();
     let opened = JsFuture::from(stub(env, to)?.fetch(&url, &init)?).await?;
     let stream = carried(opened.unchecked_into());
     let small = carrier(&stream)?.headers().get(SMALL)?;
@@ -163,9 +169,9 @@ pub(super) fn carrier(stream: &Stream) -> worker::Result<&Response> {
 }
 
 /// Reads a call; where it cannot be read, what its sender is told.
-pub(super) async fn read(request: &Request) -> Result<IncomingCall, Reply> {
+pub(super) async fn read(env: &Env, request: &Request) -> Result<IncomingCall, Reply> {
+    let headers = request.headers();
     let reading = async {
-        let headers = request.headers();
         let message = match headers.get(SMALL)? {
             Some(small) => decoded(&small)?,
             None => {
@@ -173,20 +179,29 @@ pub(super) async fn read(request: &Request) -> Result<IncomingCall, Reply> {
                 Uint8Array::new(&body).to_vec()
             }
         };
-        let url = request.url();
-        let (protocol, path) = protocol_of(url.strip_prefix(HOST).unwrap_or(&url));
-        Ok::<_, Error>(IncomingCall {
-            protocol,
-            path: path.to_owned(),
-            message,
-            upgrade: headers.get(UPGRADE)?,
-        })
+        Ok::<_, Error>((message, headers.get(UPGRADE)?))
+    };
+    let url = request.url();
+    let read = match path_within(&url, within(env).name.as_deref()) {
+        Ok(path) => {
+            let read = reading
+                .await
+                .map_err(|error| Fault::Broken(error.to_string()));
+            read.map(|(message, upgrade)| {
+                let (protocol, path) = protocol_of(path);
+                IncomingCall {
+                    protocol,
+                    path: path.to_owned(),
+                    message,
+                    upgrade,
+                }
+            })
+        }
+        Err(fault) => Err(fault),
     };
     // The same bytes whatever the call would have been answered with.
-    let refused = |error: Error| Err::<(), Fault>(Fault::Broken(error.to_string()));
-    let read = reading.await.map_err(refused);
-    let read = read.map_err(|fault| Reply::Answer(encode(&fault).unwrap_or_default()))?;
-    read.understood_by(PROTOCOL)
+    let refused = |fault| Reply::Answer(encode(&Err::<(), Fault>(fault)).unwrap_or_default());
+    read.map_err(refused)?.understood_by(PROTOCOL)
 }
 
 /// Answers a call.

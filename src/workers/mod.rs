@@ -11,6 +11,7 @@
 //! | [`queue`], [`files`] | the deployment's queue, and its files |
 //! | [`request`], [`response`] | requests and responses of clients |
 //! | [`outside`] | requests that leave the deployment |
+//! | [`settings`] | variables and secrets |
 //! | [`timer`] | timers |
 
 mod classes;
@@ -22,13 +23,13 @@ mod points;
 mod queue;
 mod request;
 mod response;
+mod settings;
 mod sockets;
 mod storage;
 mod timer;
 
 use std::rc::Rc;
 
-use worker::js_sys::{JSON, Reflect};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::{Env, console_error, console_warn};
@@ -100,17 +101,8 @@ impl Platform for Workers {
         Box::pin(timer::Timer::new(milliseconds))
     }
 
-    /// Plain workerd passes a variable that is not set as `null`, on which the SDK's own getter throws. A value that a
-    /// configuration has without quotes is a number or an object: its JSON is the text.
     fn setting(&self, name: &str) -> Option<String> {
-        let value = Reflect::get(&self.0, &JsValue::from_str(name)).ok()?;
-        if value.is_undefined() || value.is_null() {
-            return None;
-        }
-        match value.as_string() {
-            Some(text) => Some(text),
-            None => JSON::stringify(&value).ok()?.as_string(),
-        }
+        settings::read(&self.0, name)
     }
 
     fn jurisdiction_fault(&self, _name: &str) -> Option<String> {

@@ -13,7 +13,7 @@ test("namespaces of objects are taken from the environment once, by the function
   const taken = texts.flatMap(([file, text]) => [...text.matchAll(/\.durable_object\(/g)].map(() => file));
   assert.deepEqual(taken, ["messages.rs"]);
   const [own] = read("src/workers/messages.rs").match(/pub\(super\) fn namespace\([^]*?\n\}/);
-  assert.match(own, /env\.durable_object\(binding\)[^]*jurisdiction\(&name\)/);
+  assert.match(own, /env\.durable_object\(binding\)[^]*jurisdiction\(name\)/);
   for (const [file, text] of texts) {
     for (const [call] of text.matchAll(/\.(?:get_by_name|id_from_name|unique_id|id_from_string)\w*\(/g)) {
       assert.match(text, /\bnamespace\(/, `${file} has ${call} of a namespace of its own`);

@@ -2,7 +2,8 @@
 
 use tally_host::object::{IncomingCall, Reply as CallReply};
 use tally_wire::messages::{
-    Call, Fault, Flush, PROTOCOL, PROTOCOL_MIN, decode, encode, later, path_in, protocol_of,
+    Call, Fault, Flush, PROTOCOL, PROTOCOL_MIN, decode, encode, later, origin, path_in,
+    path_within, protocol_of,
 };
 
 #[test]
@@ -17,6 +18,43 @@ fn a_message_says_in_its_path_which_protocol_it_is_in() {
     for path in ["/flush", "/256/flush", "/x/flush"] {
         assert_eq!(protocol_of(path), (0, path));
     }
+}
+
+#[test]
+fn a_receiver_takes_messages_of_its_own_jurisdiction_alone() {
+    assert_eq!(origin(None), "http://tally");
+    assert_eq!(origin(Some("eu")), "http://eu.tally");
+    let jurisdictions = [None, Some("eu"), Some("fedramp"), Some("fedramp-high")];
+    for sender in jurisdictions {
+        let url = [origin(sender), path_in(PROTOCOL, Flush::PATH)].concat();
+        for own in jurisdictions {
+            let read = path_within(&url, own);
+            if sender == own {
+                assert_eq!(read, Ok("/3/flush"));
+                continue;
+            }
+            // Nothing was done, so nothing is asked again, and `/healthz` names it.
+            assert!(
+                matches!(read, Err(Fault::Unreadable(_))),
+                "{sender:?} {own:?}"
+            );
+        }
+    }
+    let Err(fault) = path_within("http://eu.tally/3/flush", None) else {
+        panic!("another jurisdiction");
+    };
+    assert_eq!(
+        fault.to_string(),
+        "stored data cannot be read: TALLY_JURISDICTION is `eu` on the Worker that asks, and not set on the Worker \
+         of the objects: set it alike on both"
+    );
+    // What names no jurisdiction is of none.
+    assert_eq!(path_within("http://tally", None), Ok(""));
+    assert_eq!(
+        path_within("http://example.com/3/flush", None),
+        Ok("/3/flush")
+    );
+    assert!(path_within("http://example.com/3/flush", Some("eu")).is_err());
 }
 
 #[test]

@@ -46,6 +46,13 @@ pub const UNKNOWN_CALL: &str = "no such call";
 /// The status of a stream that was requested in a newer protocol than its object knows. The object has done nothing.
 pub const LATER_STATUS: u16 = 505;
 
+/// The text of a setting without white space around it; `None` if it is empty, which counts as not set.
+pub fn trimmed(text: &str) -> Option<String> {
+    // Some editors write a byte order mark into a file of keys.
+    let text = text.trim_start_matches('\u{feff}').trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 /// A future that stays in the isolate in which it began.
 pub type Later<T> = LocalBoxFuture<'static, T>;
 
@@ -347,10 +354,7 @@ impl Host {
     /// A setting, without white space around it; `None` if it is not set, or empty. This may be a call into JavaScript,
     /// so settings that every request needs are read once.
     pub fn setting(&self, name: &str) -> Option<String> {
-        let text = self.platform.setting(name)?;
-        // Some editors write a byte order mark into a file of keys.
-        let text = text.trim_start_matches('\u{feff}').trim();
-        (!text.is_empty()).then(|| text.to_owned())
+        trimmed(&self.platform.setting(name)?)
     }
 
     /// A setting that is a number; `None` if it is not set, or its value is not allowed.

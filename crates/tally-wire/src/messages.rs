@@ -56,6 +56,7 @@ mod redis;
 mod root_moves;
 mod seen;
 mod totals;
+mod url;
 
 pub use aggregate::{Aggregate, SumMany};
 pub use archive::{
@@ -126,3 +127,4 @@ pub use totals::{
     ListRows, ListedCounter, OrderBy, PartitionTop, Sums, Top, TopOf, TopOrder, TopRow,
     UnreadCounters, WindowStart,
 };
+pub use url::{origin, path_within};

@@ -56,6 +56,39 @@ test("all objects are in the jurisdiction that is set, and answers say which it 
   });
 });
 
+test("two Workers of different jurisdictions store nothing, and say what differs", async () => {
+  const differing = [
+    [{}, EU, "is `eu` on the Worker that asks, and not set on the Worker of the objects"],
+    [EU, { TALLY_JURISDICTION: null }, "is not set on the Worker that asks, and `eu` on the Worker of the objects"],
+    [EU, { TALLY_JURISDICTION: "us" }, "is `us` on the Worker that asks, and `eu` on the Worker of the objects"],
+  ];
+  const place = join(folder, "differing");
+  for (const [vars, edgeVars, said] of differing) {
+    const work = async (world) => {
+      for (const [method, path, body] of [
+        ["POST", "/counters/c/increment", { delta: 5 }],
+        ["POST", "/boards/b/members/m", { score: 3 }],
+        ["POST", "/api/event", { key: "c", increment: 1 }],
+        ["GET", "/counters"],
+        ["GET", "/healthz"],
+      ]) {
+        const { status, json } = await world.call(method, path, { body: JSON.stringify(body) });
+        expect([status, json.code, json.detail], `${method} ${path}`).toEqual([
+          503, "unavailable", `stored data cannot be read: TALLY_JURISDICTION ${said}: set it alike on both`,
+        ]);
+      }
+    };
+    await within(vars, work, { edgeVars, folder: place, logs: true, oneWorker: false });
+  }
+  for (const vars of [{}, EU, { TALLY_JURISDICTION: "us" }]) {
+    const work = async (world) => {
+      expect((await world.call("GET", "/counters")).json.entries).toEqual([]);
+      expect((await world.call("GET", "/boards")).json.entries).toEqual([]);
+    };
+    await within(vars, work, { folder: place });
+  }
+});
+
 test("one Worker with both roles keeps its objects there too", async () => {
   await within(
     EU,
