@@ -1,7 +1,7 @@
 // Protects an origin with a rate limit: a Worker in front of it, with Tally as a service binding.
 //
 // Bindings: TALLY (the service "tally-edge"), TALLY_KEY (a secret: a key with the scope "write" on "limits/"), and
-// ADDRESS_SALT (a secret: addresses are hashed with it, so that the limiter never sees one). See wrangler.toml.
+// ADDRESS_SALT (a secret: addresses are hashed with it, so that the limiter never sees one). See wrangler.jsonc.
 
 // The policy lives in this code: 100 calls a minute from one client, never more in any minute. Add on_error: "closed" to
 // keep calls from the origin while the limiter does not answer.

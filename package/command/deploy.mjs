@@ -6,7 +6,7 @@
 // the smoke test runs in its local mode.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { createInterface } from "node:readline/promises";
 import { makeFolder, writePrivate } from "../../scripts/private-files.mjs";
 import { Tally } from "../client/index.ts";
-import { JURISDICTIONS, R2_JURISDICTIONS, configurations } from "./deploy/configurations.mjs";
+import { JURISDICTIONS, R2_JURISDICTIONS, configurations, read } from "./deploy/configurations.mjs";
 import { newKey, writeKeys } from "./keys.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
 import { nodeFault, PACKAGE, ROOT } from "./place.mjs";
@@ -53,8 +53,14 @@ function wranglerOf() {
   return ["npx", ["--yes", `wrangler@${PACKAGE.tally?.wrangler ?? PACKAGE.devDependencies?.wrangler ?? 4}`]];
 }
 
-// What a configuration that was written here has, below its first line.
-const written = (file) => JSON.parse(readFileSync(file, "utf8").replace(/^\/\/.*\n/, ""));
+// The variables of a configuration that was written here. It may have been changed by hand.
+function variablesOf(file) {
+  try {
+    return read(file).vars ?? {};
+  } catch (error) {
+    throw new Failure(EXIT.failed, `${file} cannot be read: ${error.message}. Give each comment a line of its own, or deploy to another folder by --folder`);
+  }
+}
 
 class Deployment {
   constructor(options, screen) {
@@ -131,7 +137,7 @@ class Deployment {
     const folder = resolve(this.options.folder);
     const [edge, aggregator] = ["wrangler.jsonc", "wrangler.aggregator.jsonc"].map((file) => join(folder, file));
     if (!existsSync(edge)) return;
-    const { TALLY_JURISDICTION: before } = written(edge).vars;
+    const { TALLY_JURISDICTION: before } = variablesOf(edge);
     const wasOne = !existsSync(aggregator);
     const shown = (jurisdiction) => jurisdiction ?? "none";
     if (before !== settings.jurisdiction) throw new Failure(EXIT.usage, `the deployment of ${this.options.folder} has the jurisdiction ${shown(before)}, not ${shown(settings.jurisdiction)}: its data cannot move. Make another deployment by --folder and --name, and import an export of this one`);
@@ -302,7 +308,7 @@ class Deployment {
       .map(([, file]) => file)
       .reverse();
     for (const file of files) {
-      const { routes, workers_dev: isPublic, vars, ...rest } = written(file);
+      const { routes, workers_dev: isPublic, vars, ...rest } = read(file);
       // The local mode has no jurisdictions.
       const { TALLY_JURISDICTION: jurisdiction, ...local } = vars;
       writePrivate(file, JSON.stringify({ ...rest, vars: local }));

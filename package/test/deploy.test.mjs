@@ -171,6 +171,14 @@ test("a deployment stays in its jurisdiction, and has as many Workers as before"
   assert.deepEqual([wrong.code, /--snapshots/.test(wrong.stderr)], [2, true]);
   assert.equal((await run("rollback")).code, 0);
   assert.equal(calls().filter(({ args: [first] }) => first === "rollback").length, 1);
+
+  const file = join(folder, "tally-deploy/wrangler.jsonc");
+  const text = readFileSync(file, "utf8");
+  writeFileSync(file, text.replace("{\n", "{\n  // Ours.\n"));
+  assert.match((await run("--keys", "keys.json", "--one-worker")).stderr, /jurisdiction eu, not none/);
+  writeFileSync(file, `${text}{`);
+  const broken = await run("--keys", "keys.json", "--one-worker");
+  assert.deepEqual([broken.code, /wrangler\.jsonc cannot be read: .*--folder/.test(broken.stderr)], [1, true]);
 });
 
 test("gradual deployment is a flag, and rollback a verb", async () => {
@@ -205,12 +213,13 @@ test("keys that are made anew are for their owner alone", async () => {
 
 const parsed = (text) => JSON.parse(text.replace(/^\/\/.*\n/, ""));
 
-test("configurations have the classes and migrations of the source", () => {
+test("configurations have the classes of the source", () => {
   const source = readFileSync(join(ROOT, "wrangler.aggregator.jsonc"), "utf8");
   const { edge, aggregator } = configurations(ROOT, { name: "mine", datacenters: "colos", build: "b" });
   const classes = [...source.matchAll(/"class_name": "(\w+)"/g)].map(([, name]) => name);
-  const { migrations, durable_objects: objects } = parsed(aggregator);
-  assert.deepEqual(migrations.flatMap(({ new_sqlite_classes: names }) => names).sort(), classes.toSorted());
+  const { exports, durable_objects: objects } = parsed(aggregator);
+  assert.deepEqual(Object.keys(exports).sort(), classes.toSorted());
+  assert.ok(Object.values(exports).every(({ type, storage }) => type === "durable-object" && storage === "sqlite"));
   assert.deepEqual(objects.bindings.map(({ class_name: name }) => name), classes);
   assert.ok(parsed(edge).durable_objects.bindings.every(({ script_name: script }) => script === "mine-aggregator"));
   assert.doesNotMatch(edge + aggregator, /tally-|"build"|TALLY_DATACENTERS|TALLY_JURISDICTION/);
@@ -224,7 +233,8 @@ test("one Worker has what both have, and binds itself", () => {
   const one = parsed(edge);
   assert.deepEqual(one.services, [{ binding: "AGGREGATOR", service: "mine", entrypoint: "Aggregator" }]);
   assert.ok(one.durable_objects.bindings.every(({ script_name: script }) => script === undefined));
-  assert.ok(one.migrations.length > 0 && one.workers_dev);
+  assert.equal(Object.keys(one.exports).length, one.durable_objects.bindings.length);
+  assert.ok(one.workers_dev);
   assert.deepEqual(one.vars, { TALLY_ROLE: "edge", TALLY_JURISDICTION: "eu", TALLY_DATACENTERS: "region" });
   assert.deepEqual([one.queues.producers.length, one.queues.consumers.length], [1, 1]);
   assert.equal(one.r2_buckets[0].jurisdiction, "eu");

@@ -23,10 +23,10 @@ test("the example has types by wrangler and by the package, and a wrong field is
   const exported = { "./worker": { types: "./client/worker.d.ts", default: "./client/worker.js" } };
   const manifest = { name: "edgetally", type: "module", exports: exported };
   writeFileSync(join(installed, "package.json"), JSON.stringify(manifest));
-  for (const file of ["worker.ts", "wrangler.toml", "tsconfig.json"]) cpSync(join(EXAMPLE, file), join(place, file));
+  for (const file of ["worker.ts", "wrangler.jsonc", "tsconfig.json"]) cpSync(join(EXAMPLE, file), join(place, file));
   writeFileSync(join(place, "package.json"), '{"type":"module"}');
 
-  const made = await tool("wrangler/bin/wrangler.js", ["types", "-c", "wrangler.toml"]);
+  const made = await tool("wrangler/bin/wrangler.js", ["types", "-c", "wrangler.jsonc"]);
   assert.equal(made.code, 0, `${made.stdout}${made.stderr}`);
   const bindings = readFileSync(join(place, "worker-configuration.d.ts"), "utf8");
   assert.match(bindings, /TALLY: Service \/\* entrypoint Tally from tally-edge \*\//);

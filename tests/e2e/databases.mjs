@@ -10,7 +10,10 @@ export function objectFolder(folder, className) {
   const platform = join(folder, "do");
   const served = join(folder, "data/objects");
   if (existsSync(served)) return join(served, `tally-${className.toLowerCase()}-v1`);
-  return existsSync(platform) ? join(platform, `tally-aggregator-${className}`) : join(folder, binding);
+  if (!existsSync(platform)) return join(folder, binding);
+  // Objects are in a folder of the Worker that defines them.
+  const folders = ["tally-aggregator", "tally-edge"].map((worker) => join(platform, `${worker}-${className}`));
+  return folders.find(existsSync) ?? folders[0];
 }
 
 /** Returns the paths of the databases of all objects of a class that have written something. */

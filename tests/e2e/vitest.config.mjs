@@ -46,13 +46,16 @@ export default defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
-      // One Worker has both roles.
+      // The same where one Worker has both roles.
       {
         test: {
           ...shared,
           name: "one worker",
           env: { ...environment(), PLATFORM: "miniflare", ONE_WORKER: "1" },
-          include: ["counter.spec.mjs"],
+          include: ["platform/*.spec.mjs", ...BOTH],
+          // It opens both configurations itself.
+          exclude: ["platform/jurisdiction.spec.mjs"],
+          setupFiles: ["./platform/midnight.mjs"],
           maxWorkers: CORES,
           sequence: { groupOrder: 1 },
         },

@@ -1,12 +1,12 @@
-// The configurations of a deployment, made of those of the source: so classes, migrations and dates stand once.
+// The configurations of a deployment, made of those of the source: so classes and dates stand once.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** The jurisdictions of Cloudflare. */
 export const JURISDICTIONS = ["eu", "fedramp", "fedramp-high", "us"];
 
-// Comments of these files have lines of their own, and a list may end in a comma.
-const read = (path) =>
+/** A configuration. Its comments have lines of their own, and a list may end in a comma. */
+export const read = (path) =>
   JSON.parse(
     readFileSync(path, "utf8")
       .replaceAll(/^\s*\/\/.*$/gm, "")
@@ -28,7 +28,7 @@ const consumers = (name) => ({
 function together(edge, aggregator, name) {
   const both = {
     ...edge, name, vars: { ...aggregator.vars, ...edge.vars }, durable_objects: aggregator.durable_objects,
-    migrations: aggregator.migrations, services: [{ binding: "AGGREGATOR", service: name, entrypoint: "Aggregator" }],
+    exports: aggregator.exports, services: [{ binding: "AGGREGATOR", service: name, entrypoint: "Aggregator" }],
   };
   if (aggregator.queues) both.queues = { ...edge.queues, ...aggregator.queues };
   if (aggregator.r2_buckets) both.r2_buckets = aggregator.r2_buckets;

@@ -4,7 +4,8 @@
 // over. "over <ms>": the clock is so long on, and the copies that this object was to get come before the call.
 // A batch of a queue is a call too: one that fails comes again, whatever was acknowledged of it.
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
-import Aggregator, {
+import Sound, {
+  Aggregator as SoundAggregator,
   Cell as SoundCell,
   Directory as SoundDirectory,
   Inbox as SoundInbox,
@@ -83,12 +84,22 @@ export const Limiter = withFaults("limiter", SoundLimiter);
 export const Watcher = withFaults("watcher", SoundWatcher);
 export const Keyspace = withFaults("keyspace", SoundKeyspace);
 
+const asked = (entrypoint, request, answer) => perhaps(entrypoint.env, "aggregator", "", request, answer);
+
+// Of one Worker with both roles.
+export class Aggregator extends WorkerEntrypoint {
+  fetch(request) {
+    return asked(this, request, () => new SoundAggregator(this.ctx, this.env).fetch(request));
+  }
+}
+
 export default class extends WorkerEntrypoint {
   fetch(request) {
-    return perhaps(this.env, "aggregator", "", request, () => Aggregator.fetch(request, this.env, this.ctx));
+    const answer = () => Sound.fetch(request, this.env, this.ctx);
+    return this.env.TALLY_ROLE === "aggregator" ? asked(this, request, answer) : answer();
   }
 
   queue(batch) {
-    return perhaps(this.env, "queue", batch.queue, null, () => Aggregator.queue(batch, this.env, this.ctx));
+    return perhaps(this.env, "queue", batch.queue, null, () => Sound.queue(batch, this.env, this.ctx));
   }
 }

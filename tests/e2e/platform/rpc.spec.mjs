@@ -12,9 +12,10 @@ const KEYS = JSON.stringify({
     { key: WRITER, scopes: ["write"], prefix: "likes" },
   ],
 });
-const open = (binding, more = {}, vars = { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined }) =>
+const open = (binding, more = {}, vars = { TALLY_KEYS: KEYS, TALLY_ACCESS: undefined }, options = {}) =>
   openWorld({
     vars,
+    ...options,
     front: { file: "tests/e2e/platform/caller.mjs", binding: { exportName: "Tally", ...binding }, ...more },
   });
 const callOf = (world) => async (call) => {
@@ -153,7 +154,7 @@ test("a deployment that is open to its machine is open to its bindings", async (
 });
 
 test("the aggregator's entrypoint says which Worker to bind", async () => {
-  const bound = await open({ worker: "tally-aggregator" });
+  const bound = await open({ worker: "tally-aggregator" }, {}, undefined, { oneWorker: false });
   try {
     const { error } = await callOf(bound)({ method: "increment", args: ["a"] });
     expect([error.code, error.message]).toEqual(["not-tally", expect.stringContaining(EDGE)]);
