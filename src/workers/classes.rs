@@ -5,7 +5,7 @@ use std::rc::Rc;
 use worker::wasm_bindgen;
 use worker::{
     DurableObject, Env, Error, Request, Response, State, WebSocket, WebSocketIncomingMessage,
-    durable_object,
+    console_error, durable_object,
 };
 
 use super::storage::Stored;
@@ -16,6 +16,12 @@ use tally_objects::ObjectClass;
 /// Close code of a message that named none. It is never sent. Source: RFC 6455 section 7.4.1.
 const NO_CODE: u16 = 1_005;
 
+/// How long the alarm of an object outside of the jurisdiction waits, milliseconds: the variable may be set back.
+const OUTSIDE_MS: i64 = 3_600_000;
+
+const OUTSIDE: &str = "TALLY_JURISDICTION was changed, and objects of before are left: they do nothing. Set it back, \
+    and import an export of this deployment into another one";
+
 async fn fetch(shell: &dyn Shell, env: &Env, request: Request) -> worker::Result<Response> {
     let reply = match messages::read(env, request.inner()).await {
         Ok(arrived) => shell.answer(arrived).await,
@@ -24,7 +30,12 @@ async fn fetch(shell: &dyn Shell, env: &Env, request: Request) -> worker::Result
     messages::answer(reply).map(Response::from)
 }
 
-async fn alarm(shell: &dyn Shell) -> worker::Result<Response> {
+async fn alarm(shell: &dyn Shell, env: &Env, state: &State) -> worker::Result<Response> {
+    if messages::is_outside(env, &state.as_raw().id()?.into()) {
+        console_error!("{OUTSIDE}");
+        state.storage().set_alarm(OUTSIDE_MS).await?;
+        return Response::empty();
+    }
     let rung = shell.alarm().await;
     rung.map_err(|fault| Error::RustError(fault.to_string()))?;
     Response::empty()
@@ -54,7 +65,7 @@ macro_rules! class {
             }
 
             async fn alarm(&self) -> worker::Result<Response> {
-                alarm(&*self.shell).await
+                alarm(&*self.shell, &self.env, &self.state).await
             }
 
             async fn websocket_message(

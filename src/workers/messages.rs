@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use worker::js_sys::{Promise, Uint8Array};
+use worker::js_sys::{Promise, Reflect, Uint8Array};
 use worker::wasm_bindgen;
 use worker::wasm_bindgen::prelude::*;
 use worker::wasm_bindgen_futures::JsFuture;
@@ -16,7 +16,7 @@ use super::settings;
 use tally_host::object::{IncomingCall, Reply};
 use tally_host::{LATER_STATUS, Stream, Target, UNKNOWN_CALL, trimmed};
 use tally_wire::messages::{Fault, PROTOCOL, encode, later, origin, path_within, protocol_of};
-use tally_wire::names::{AGGREGATOR, JURISDICTION, Placement};
+use tally_wire::names::{AGGREGATOR, DIRECTORY, JURISDICTION, Placement};
 
 /// Header that carries a small message, in base64: a body costs a stream at either end, which was a
 /// fifth of a call's time.
@@ -41,6 +41,9 @@ extern "C" {
     /// The part of it in a jurisdiction. Throws for a name that the platform does not know.
     #[wasm_bindgen(method, catch)]
     fn jurisdiction(this: &Whole, name: &str) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = idFromName)]
+    fn id_of(this: &Whole, name: &str) -> Result<JsValue, JsValue>;
 
     #[wasm_bindgen(method, catch)]
     fn fetch(this: &Fetcher, url: &str, init: &RequestInit) -> Result<Promise, JsValue>;
@@ -78,6 +81,22 @@ pub(super) fn namespace(env: &Env, binding: &str) -> worker::Result<ObjectNamesp
     Ok(ObjectNamespace::unchecked_from_js(
         whole.jurisdiction(name)?,
     ))
+}
+
+/// Whether an object is outside of the jurisdiction of the deployment: it is left from before the variable was changed.
+/// Its alarms ring on, and would write to objects within the new jurisdiction.
+pub(super) fn is_outside(env: &Env, id: &JsValue) -> bool {
+    let of = |id: &JsValue| Reflect::get(id, &"jurisdiction".into()).ok()?.as_string();
+    let Some(own) = within(env).name.clone() else {
+        return of(id).is_some();
+    };
+    // Where ids do not name a jurisdiction, nothing is known of any object.
+    let sample = || {
+        let namespace = namespace(env, DIRECTORY).ok()?;
+        let whole: &Whole = namespace.as_ref().unchecked_ref();
+        of(&whole.id_of("").ok()?)
+    };
+    of(id).as_ref() != Some(&own) && sample() == Some(own)
 }
 
 fn stub(env: &Env, to: &Placement) -> worker::Result<Fetcher> {

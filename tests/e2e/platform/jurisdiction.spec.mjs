@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openWorld } from "../world.mjs";
+import { openWorld, until } from "../world.mjs";
 
 const EU = { TALLY_JURISDICTION: "eu" };
 
@@ -43,17 +43,47 @@ test("all objects are in the jurisdiction that is set, and answers say which it 
     expect(new Set(await use(world))).toEqual(new Set(["eu"]));
     expect((await world.call("GET", "/healthz")).json.jurisdiction).toBe("eu");
   });
+  // Alarms of the other jurisdiction are logged.
   await within({}, async (world) => {
     expect((await world.call("GET", "/counters/c")).status).toBe(404);
     expect((await world.call("GET", "/counters")).json.entries).toEqual([]);
     expect((await world.call("GET", "/limits")).json.entries).toEqual([]);
     expect((await world.call("POST", "/redis", { body: JSON.stringify(["GET", "k"]) })).json.result).toBe(null);
     expect((await world.call("GET", "/healthz")).json.jurisdiction).toBe(undefined);
-  });
+  }, { logs: true });
   await within(EU, async (world) => {
     expect((await world.call("GET", "/counters/c?consistency=strong")).json.value).toBe(5);
     expect((await world.call("POST", "/redis", { body: JSON.stringify(["GET", "k"]) })).json.result).toBe("v");
   });
+});
+
+test("objects that are left in another jurisdiction do nothing, and come back with it", async () => {
+  const place = join(folder, "changed");
+  const use = async (world) => {
+    const answer = await world.call("POST", "/counters/left/increment", { body: JSON.stringify({ delta: 5 }) });
+    expect(answer.status, answer.text).toBe(200);
+  };
+  const brief = async (world) => {
+    await use(world);
+    // Its end is an alarm.
+    const body = JSON.stringify({ ttl_seconds: 8 });
+    expect((await world.call("POST", "/counters/brief/increment", { body })).status).toBe(200);
+  };
+  await within(EU, brief, { folder: place });
+  for (const vars of [{}, { TALLY_JURISDICTION: "us" }]) {
+    const work = async (world) => {
+      const isSaid = () => world.errors.some((error) => error.startsWith("TALLY_JURISDICTION was changed"));
+      // Their alarms ring here, and would report to the directory of this jurisdiction.
+      if (vars.TALLY_JURISDICTION === undefined) await until(isSaid, "an alarm of before");
+      expect((await world.call("GET", "/counters")).json.entries).toEqual([]);
+    };
+    await within(vars, work, { folder: place, logs: true });
+  }
+  const again = async (world) => {
+    await use(world);
+    expect((await world.call("GET", "/counters/left?consistency=strong")).json.value).toBe(10);
+  };
+  await within(EU, again, { folder: place });
 });
 
 test("two Workers of different jurisdictions store nothing, and say what differs", async () => {
