@@ -17,7 +17,7 @@
 //!
 //! Where the three things live that a counter is made of:
 //!
-//! - The counter, totals of one cell: `Cell` in `crates/tally-core/src/counter/cell.rs` decides,
+//! - The counter, totals of one cell: `CellState` in `crates/tally-core/src/counter/cell.rs` decides,
 //!   `CellStore` in `crates/tally-objects/src/cell/store.rs` stores.
 //! - The bucket, a count of a second, minute, hour or day: `History` in `crates/tally-core/src/counter/history.rs`
 //!   decides, `CellRows` in `crates/tally-objects/src/cell/rows.rs` stores.

@@ -5,7 +5,7 @@
 //! pushes something out.
 
 use divan::{Bencher, black_box};
-use tally_core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
+use tally_core::counter::cell::{CellState, STAMP_CLAMP_SECONDS};
 use tally_core::counter::flush::{Element, Load};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::history::{DAYS_KEPT, HOURS_KEPT, MINUTES_KEPT, Resolution, SECONDS_KEPT};
@@ -30,13 +30,13 @@ const SAMPLE_OF_COPIES: u32 = 4;
 
 /// A cell with full buckets, that so many lanes flushed to just now, and their last nonce.
 struct Busy {
-    cell: Cell,
+    cell: CellState,
     nonce: Nonce,
 }
 
 impl Busy {
     fn with_lanes(lanes: usize) -> Self {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         cell.take_grant(
             Grant {
                 generation: GENERATION,
@@ -83,8 +83,8 @@ impl Busy {
     }
 
     /// Fails unless the cell counted this much since `before`.
-    fn check(&self, before: &Cell, flushes: u64, each: u128) {
-        let totals = |cell: &Cell| {
+    fn check(&self, before: &CellState, flushes: u64, each: u128) {
+        let totals = |cell: &CellState| {
             let question = Question {
                 totals_only: true,
                 ..Question::plain(GENERATION)

@@ -151,6 +151,17 @@ test("the chapters on the inside name functions and types that are there", () =>
   assert.deepEqual(wrong, []);
 });
 
+test("a module about idempotency is named by its word of the glossary, and no type hides one of Rust's", () => {
+  const ours = /^crates\/tally-(?:core|wire|api|shared|objects|edge)\/src\//;
+  const vague = FILES.filter((path) => ours.test(path) && /\/(?:keys|keyed|numbers|numbered)\.rs$/.test(path));
+  assert.deepEqual(vague, []);
+  const taken = /\bpub(?:\(\w+\))? (?:struct|enum) (?:Cell|RefCell|Rc|Option|Result|Vec|String|Box) ?[<{(;]/;
+  const hiding = RUST.filter(([path, source]) => path.startsWith("crates/") && taken.test(source));
+  assert.deepEqual(hiding.map(([path]) => path), []);
+  const sizes = RUST.filter(([, source]) => /\b(?:struct|enum) Sizes\b/.test(source));
+  assert.equal(sizes.length, 1);
+});
+
 test("the map has each folder of the project, and each crate", () => {
   const map = read("ARCHITECTURE.md").split("\n## ").find((section) => section.startsWith("Map of the source"));
   const parts = new Set(FILES.filter((path) => path.includes("/") && !path.startsWith(".")).map((path) => {

@@ -16,7 +16,7 @@ use tally_api::batch::BulkRecord;
 use tally_api::batch::addressed::Addressed;
 use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
 use tally_api::batch::gathered::{CountingMode, GatheredCounter, Times};
-use tally_api::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
+use tally_api::batch::keyed_writes::{BodyKey, KeyedElements, KeyedWrites};
 use tally_api::batch::plan::Plan;
 use tally_api::batch::report::{BatchReport, ERRORS_MAX};
 use tally_core::counter::autoscale::shard_of_element;

@@ -6,7 +6,7 @@ use tally_api::batch::addressed::Addressed;
 use tally_api::batch::budget::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally_api::batch::gathered::{CountingMode, GatheredCounter, KeyedRecord, Times};
 use tally_api::batch::hashes::Hashed;
-use tally_api::batch::keyed::{BodyKey, KeyedElements};
+use tally_api::batch::keyed_writes::{BodyKey, KeyedElements};
 use tally_api::batch::lines::LineNumbers;
 use tally_api::batch::plan::{CallsNeeded, Plan, body_calls_max, part_calls_max};
 use tally_api::batch::report::BatchReport;

@@ -7,7 +7,7 @@ use tally_api::access::Caller;
 use tally_api::batch::event::parse_increment;
 use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
 use tally_api::batch::gathered::{CountingMode, GatheredCounter, Times};
-use tally_api::batch::keyed::BodyKey;
+use tally_api::batch::keyed_writes::BodyKey;
 use tally_api::batch::plan::Plan;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::WriteKey;
@@ -161,7 +161,8 @@ fn another_sample_is_another_write() {
         fingerprint(r#"{"id":"a","idempotency_key":"x","sample":1.0}"#)
     );
     // As it was before there were samples: amount, element, time.
-    let before = tally_api::keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
+    let before =
+        tally_api::idempotency_keys::fingerprint(&hash, &[&1_u128.to_le_bytes(), b"", b""]);
     assert_eq!(without, before);
 }
 

@@ -9,7 +9,7 @@ use tally_api::access::Caller;
 use tally_api::batch::BulkRecord;
 use tally_api::batch::gather::{BatchLimits, CLOCK_SKEW_MS, Gatherer};
 use tally_api::batch::gathered::Times;
-use tally_api::batch::keyed::BodyKey;
+use tally_api::batch::keyed_writes::BodyKey;
 use tally_api::batch::sections::Sections;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::{HashKey, Sample};

@@ -10,7 +10,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Element, Load};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::history::{Count, Resolution};
@@ -26,7 +26,7 @@ const TEN_MINUTES: i64 = 600;
 
 /// A cell with its rows and its clock, and an edge of its own.
 struct Place {
-    cell: Cell,
+    cell: CellState,
     rows: Rows,
     /// How far the object's clock is off, and the edge's, seconds.
     object: i64,
@@ -37,7 +37,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         let grant = Grant {
             generation: 1,
             settings: Settings::default(),

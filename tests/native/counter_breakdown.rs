@@ -121,19 +121,11 @@ impl Shell {
                 let number = u8::try_from(self.keyed.len()).expect("few");
                 let load = write.load(self.stored.now);
                 let keyed = KeyedWrite {
-                    ttl_if_new: None,
-                    key: WriteKey([number; 16]),
-                    fingerprint: 1,
-                    generation: 0,
                     added: load.added,
-                    removed: 0,
                     live: load.live,
                     past: load.past,
-                    seen: None,
-                    condition: None,
-                    samples: Vec::new(),
                     dimensions: load.dimensions,
-                    within_64_bits: false,
+                    ..KeyedWrite::new(WriteKey([number; 16]), 1)
                 };
                 self.stored.count(std::slice::from_ref(&keyed));
                 self.keyed.push(keyed);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::{Cell, STAMP_CLAMP_SECONDS};
+use tally_core::counter::cell::{CellState, STAMP_CLAMP_SECONDS};
 use tally_core::counter::flush::{Changes, Element, Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::history::Resolution;
@@ -20,8 +20,8 @@ use tally_core::sketch::{Class, HashId, HashKey, Uniques};
 
 const BEGIN_MS: i64 = 1_777_593_630_000;
 
-fn granted() -> Cell {
-    let mut cell = Cell::default();
+fn granted() -> CellState {
+    let mut cell = CellState::default();
     cell.take_grant(grant(None), BEGIN_MS);
     cell
 }
@@ -67,7 +67,7 @@ fn nonce(lane: u64, number: u64) -> Nonce {
 }
 
 /// Asserts that a flush is refused so and that nothing has changed, in memory or in the hot row.
-fn assert_refused(cell: &mut Cell, nonce: Nonce, load: &Load, now_ms: i64, refusal: Refusal) {
+fn assert_refused(cell: &mut CellState, nonce: Nonce, load: &Load, now_ms: i64, refusal: Refusal) {
     let (before, row) = (cell.clone(), cell.hot_row());
     assert_eq!(cell.apply(nonce, load, now_ms), Err(refusal));
     assert!(*cell == before, "{refusal:?} changed the cell");
@@ -204,7 +204,7 @@ fn no_total_keeps_a_cell_from_counting() {
 #[test]
 fn without_a_grant_nothing_is_counted() {
     let flush = load(1, 0);
-    let mut unborn = Cell::default();
+    let mut unborn = CellState::default();
     assert_refused(
         &mut unborn,
         nonce(1, 1),
@@ -226,7 +226,7 @@ fn without_a_grant_nothing_is_counted() {
         Refusal::NeedsGrant,
     );
 
-    let mut lapsed = Cell::default();
+    let mut lapsed = CellState::default();
     let ttl = Ttl {
         seconds: 60,
         mode: TtlMode::Fixed,
@@ -314,7 +314,7 @@ fn elements_of_two_hashes_are_never_in_one_load() {
 /// Whichever cell an element came to: a sender may not know yet how many shards there are.
 #[test]
 fn an_elements_class_is_that_of_its_lot_wherever_it_is_counted() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     let grant = Grant {
         spread: 16,
         ..grant(None)
@@ -358,7 +358,7 @@ fn a_counter_takes_elements_of_its_own_hash_alone() {
             HashKey::from([7; 16]).id(),
         ),
     ] {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         let mut grant = grant(None);
         grant.settings.unique_hash = own;
         cell.take_grant(grant, BEGIN_MS);

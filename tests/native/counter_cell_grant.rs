@@ -6,7 +6,7 @@ use crate::common;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Load, Refusal};
 use tally_core::counter::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use tally_core::counter::merge::Question;
@@ -43,7 +43,7 @@ fn with_ttl(mode: TtlMode, seconds: u64, last_write_ms: i64) -> Grant {
     grant
 }
 
-fn flush(cell: &mut Cell, number: u64, now_ms: i64) -> Result<u128, Refusal> {
+fn flush(cell: &mut CellState, number: u64, now_ms: i64) -> Result<u128, Refusal> {
     let load = Load {
         added: 1,
         live: vec![(now_ms.div_euclid(1_000), 1)],
@@ -74,7 +74,7 @@ proptest! {
 
     #[test]
     fn a_generation_counts_from_nothing_and_never_after_its_end(events in vec(event(), 0..40)) {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         // The living generation with its count, and the newest that has ended.
         let (mut living, mut ended): (Option<(u64, u128)>, u64) = (None, 0);
         for (number, event) in (1..).zip(events) {
@@ -127,7 +127,7 @@ proptest! {
         if let Some(ttl) = &mut grant.settings.ttl {
             ttl.set_at_ms = set_at_ms;
         }
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         cell.take_grant(grant, 0);
         let from_ms = if sliding { set_at_ms.max(written_ms) } else { set_at_ms };
         let end_ms = from_ms + i64::try_from(seconds).unwrap() * 1_000;
@@ -138,7 +138,7 @@ proptest! {
 #[test]
 fn a_sliding_cell_lives_on_by_its_own_writes_and_a_fixed_one_does_not() {
     for (mode, lives) in [(TtlMode::Sliding, true), (TtlMode::Fixed, false)] {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         cell.take_grant(with_ttl(mode, 60, NOW_MS), NOW_MS);
         assert_eq!(flush(&mut cell, 1, NOW_MS + 59_000), Ok(1));
         let second = flush(&mut cell, 2, NOW_MS + 100_000);
@@ -151,7 +151,7 @@ fn a_sliding_cell_lives_on_by_its_own_writes_and_a_fixed_one_does_not() {
 
 #[test]
 fn a_clock_that_steps_back_does_not_shorten_a_sliding_life() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     cell.take_grant(with_ttl(TtlMode::Sliding, 60, NOW_MS), NOW_MS);
     assert_eq!(flush(&mut cell, 1, NOW_MS + 50_000), Ok(1));
     assert_eq!(flush(&mut cell, 2, NOW_MS + 20_000), Ok(2));
@@ -161,7 +161,7 @@ fn a_clock_that_steps_back_does_not_shorten_a_sliding_life() {
 
 #[test]
 fn a_granters_word_outweighs_the_cells_clock_for_a_second() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     let lapsed_ms = NOW_MS + 60_000;
     let trusted_ms = i64::try_from(GRANT_TRUSTED_MS).unwrap();
     cell.take_grant(with_ttl(TtlMode::Fixed, 60, 0), lapsed_ms);
@@ -182,7 +182,7 @@ fn a_granters_word_outweighs_the_cells_clock_for_a_second() {
 
 #[test]
 fn a_renewal_takes_newer_settings_alone_and_never_steps_back() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     let mut first = grant(7, 5);
     first.last_write_ms = 100;
     cell.take_grant(first, NOW_MS);
@@ -219,7 +219,7 @@ fn a_renewal_takes_newer_settings_alone_and_never_steps_back() {
 
 #[test]
 fn a_flush_of_an_ended_generation_is_neither_answered_nor_counted_by_the_next() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     cell.take_grant(grant(1, 0), NOW_MS);
     assert_eq!(flush(&mut cell, 1, NOW_MS), Ok(1));
     assert!(cell.close(1));

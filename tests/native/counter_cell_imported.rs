@@ -8,7 +8,7 @@ use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Element, Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::lane::BATCH_ENTRIES_MAX;
@@ -19,8 +19,8 @@ use tally_core::sketch::{HashId, Hll, Uniques, redis_hash, redis_token};
 
 const NOW_MS: i64 = 1_777_593_630_000;
 
-fn granted(unique_hash: UniqueHash) -> Cell {
-    let mut cell = Cell::default();
+fn granted(unique_hash: UniqueHash) -> CellState {
+    let mut cell = CellState::default();
     let grant = Grant {
         generation: 1,
         settings: Settings {
@@ -73,7 +73,7 @@ fn elements() -> impl Strategy<Value = Vec<u16>> {
 }
 
 /// Only ever equal where both are, byte for byte.
-fn bytes_of(cell: &Cell) -> Vec<u8> {
+fn bytes_of(cell: &CellState) -> Vec<u8> {
     let hll = cell.uniques().hll();
     hll.expect("elements of Redis's hash alone").to_bytes()
 }

@@ -8,8 +8,8 @@ use common::config;
 use keyed::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::Cell;
-use tally_core::counter::cell::keyed::recall;
+use tally_core::counter::cell::CellState;
+use tally_core::counter::cell::keyed_writes::recall;
 use tally_core::counter::flush::{Changes, Load, Refusal};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, SeenValue};
 use tally_core::counter::merge::Question;
@@ -95,7 +95,7 @@ fn a_lead_whose_shards_are_all_sealed_answers_exactly() {
         removed: 4,
         ago: 0,
     });
-    let mut shard = Cell::default();
+    let mut shard = CellState::default();
     shard.take_grant(grant(GENERATION, false), BEGIN_MS);
     let nonce = Nonce { lane: 1, number: 1 };
     let load = Load {
@@ -191,7 +191,7 @@ fn where_the_ledger_is_full_known_keys_are_answered_and_after_their_time_there_i
 #[test]
 fn a_cell_that_may_not_count_decides_nothing() {
     let writes = [write(1, ONE, BEGIN_MS)];
-    let mut unborn = Cell::default();
+    let mut unborn = CellState::default();
     let mut sealed = Shell::new(10).cell;
     sealed.seal(GENERATION).expect("it counts");
     for cell in [&mut unborn, &mut sealed] {

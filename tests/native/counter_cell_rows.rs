@@ -10,7 +10,7 @@ use common::config;
 use living::{BEGIN, Event, Shell, element, event, grant, key, uniques};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Load};
 use tally_core::counter::history::{MINUTES_KEPT, Resolution};
 use tally_core::counter::nonces::Nonce;
@@ -54,7 +54,7 @@ fn an_old_log_does_not_drop_elements_of_a_minute_that_nobody_closed() {
 
 #[test]
 fn a_plain_flush_writes_the_hot_row_and_one_sketch_at_most() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     cell.take_grant(grant(1), BEGIN * 1_000);
     let mut writes = BTreeMap::new();
     for number in 1..=20 {

@@ -8,7 +8,7 @@ use crate::common::rows::Rows;
 use crate::common::stored_cell::{StoredCell, grant};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::{Cell, clamp_stamp};
+use tally_core::counter::cell::{CellState, clamp_stamp};
 use tally_core::counter::flush::{Changes, Load, Refusal};
 use tally_core::counter::history::{MINUTES_KEPT, Resolution};
 use tally_core::counter::ledger::{KeyedWrite, WriteKey};
@@ -92,19 +92,9 @@ impl Shell {
                 self.record(&samples);
                 let number = u8::try_from(self.writes.len()).expect("few");
                 let write = KeyedWrite {
-                    key: WriteKey([number; 16]),
-                    fingerprint: 1,
-                    generation: 0,
                     added: 1,
-                    removed: 0,
-                    live: Vec::new(),
-                    past: Vec::new(),
-                    seen: None,
-                    condition: None,
                     samples: joined(&samples),
-                    dimensions: Default::default(),
-                    within_64_bits: false,
-                    ttl_if_new: None,
+                    ..KeyedWrite::new(WriteKey([number; 16]), 1)
                 };
                 self.stored.count(std::slice::from_ref(&write));
                 self.writes.push(write);
@@ -199,7 +189,7 @@ proptest! {
 
 #[test]
 fn without_samples_no_row_is_written_and_none_of_them_is_touched() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     cell.take_grant(grant(), BEGIN * 1_000);
     let nonce = Nonce { lane: 1, number: 1 };
     let load = Load {
@@ -233,14 +223,14 @@ fn without_samples_no_row_is_written_and_none_of_them_is_touched() {
 
 #[test]
 fn a_refused_flush_leaves_no_samples() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     let load = Load {
         added: u128::MAX,
         samples: joined(&[(BEGIN, 1)]),
         ..Load::default()
     };
     let mut changes = Changes::default();
-    let apply = |cell: &mut Cell, number: u64, changes: &mut Changes| {
+    let apply = |cell: &mut CellState, number: u64, changes: &mut Changes| {
         cell.apply_in(Nonce { lane: 1, number }, &load, BEGIN * 1_000, changes)
     };
     assert_eq!(apply(&mut cell, 1, &mut changes), Err(Refusal::NeedsGrant));

@@ -6,8 +6,8 @@ use crate::common::home;
 use std::collections::BTreeMap;
 
 use home::*;
-use tally_core::counter::cell::Cell;
-use tally_core::counter::cell::keyed::recall;
+use tally_core::counter::cell::CellState;
+use tally_core::counter::cell::keyed_writes::recall;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::grant::Grant;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
@@ -41,7 +41,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
     assert_eq!(shell.cell.ledger(KeySource::Clients).records(), 1);
     // Also by a cell that counts for nobody.
     let mut unborn = Shell {
-        cell: Cell::default(),
+        cell: CellState::default(),
         records: BTreeMap::new(),
     };
     assert_eq!(unborn.strike(&struck, 0), KeyedOutcome::Struck);
@@ -71,7 +71,7 @@ fn what_was_struck_out_is_never_counted_and_what_was_counted_never_struck_out() 
         ..LIMITS
     };
     let only = std::slice::from_ref(&counted);
-    let outcomes = Cell::default().strike(only, None, full, NOW_MS, &|_| None, &mut changes);
+    let outcomes = CellState::default().strike(only, None, full, NOW_MS, &|_| None, &mut changes);
     assert_eq!(outcomes, [KeyedOutcome::Full]);
     assert!(changes.records.is_empty());
 }

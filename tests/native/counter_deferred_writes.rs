@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::nonces::Nonce;
-use tally_core::counter::numbers::WriteNumbers;
+use tally_core::counter::numbered_writes::WriteNumbers;
 use tally_core::counter::queue::deferred_writes::DeferredWrites;
 use tally_core::counter::queue::inbox::{InboxBatch, begin};
 use tally_core::counter::queue::write_outcome::WriteOutcome;

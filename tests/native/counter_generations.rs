@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::newest_at;
 use tally_core::counter::flush::{Load, Refusal};
 use tally_core::counter::grant::Grant;
@@ -38,8 +38,8 @@ fn grant(generation: u64) -> Grant {
     }
 }
 
-fn living(generation: u64) -> Cell {
-    let mut cell = Cell::default();
+fn living(generation: u64) -> CellState {
+    let mut cell = CellState::default();
     cell.take_grant(grant(generation), NOW_MS);
     cell
 }
@@ -52,19 +52,19 @@ fn load(newest: u64) -> Load {
     }
 }
 
-fn flush(cell: &mut Cell, number: u64, newest: u64) -> Result<u64, Refusal> {
+fn flush(cell: &mut CellState, number: u64, newest: u64) -> Result<u64, Refusal> {
     let nonce = Nonce { lane: 1, number };
     let counted = cell.apply(nonce, &load(newest), NOW_MS);
     counted.map(|(outcome, _)| outcome.sequence)
 }
 
 /// Memory is gone; what was on disk is there. Buckets and sketches are of no interest here.
-fn crash(cell: &Cell) -> Cell {
+fn crash(cell: &CellState) -> CellState {
     if cell.generation().is_none() {
-        return Cell::default();
+        return CellState::default();
     }
     let none = BTreeMap::new();
-    Cell::restore(cell.hot_row(), [], Uniques::new(), Uniques::new(), none)
+    CellState::restore(cell.hot_row(), [], Uniques::new(), Uniques::new(), none)
 }
 
 /// What is on its way, or was.
@@ -79,7 +79,7 @@ struct Sent {
 
 /// A cell, its root and its lanes. Every message may come again at any time.
 struct World {
-    cell: Cell,
+    cell: CellState,
     lanes: [Lane<(), ()>; 3],
     now_ms: i64,
     /// The newest generation that was ever granted.
@@ -119,7 +119,7 @@ fn event() -> impl Strategy<Value = Event> {
 impl World {
     fn new() -> Self {
         Self {
-            cell: Cell::default(),
+            cell: CellState::default(),
             lanes: [Lane::new(1), Lane::new(2), Lane::new(3)],
             now_ms: NOW_MS,
             newest: 0,

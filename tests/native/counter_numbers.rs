@@ -7,7 +7,7 @@ use crate::common;
 use crate::common::home;
 use crate::common::rows;
 
-use std::cell::{Cell as Kept, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -18,17 +18,17 @@ use leads::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rows::Rows;
-use tally_api::keyed::{Carrier, count_unclaimed};
+use tally_api::keyed_routes::{Carrier, count_unclaimed};
 use tally_core::cluster::claim::ClaimHolder;
-use tally_core::counter::cell::Cell;
-use tally_core::counter::cell::numbered::NumberedWrites;
+use tally_core::counter::cell::CellState;
+use tally_core::counter::cell::numbered_writes::NumberedWrites;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{
     DRAWN_KEPT_SECONDS, DRAWN_PER_SECOND, DRAWN_RECORDS_MAX, KeySource, KeyedOutcome, KeyedWrite,
     Ledger, WriteKey,
 };
-use tally_core::counter::numbers::{
+use tally_core::counter::numbered_writes::{
     Decision, NUMBERED, Numbers, SPANS_MAX, WriteNumbers, is_over, lane_and_number, slot_of,
 };
 use tally_wire::messages::{ClaimAnswer, Counted, Fault, KeyOwner};
@@ -41,25 +41,17 @@ fn counter(number: usize) -> CounterId {
 
 fn write(key: WriteKey, added: u128) -> KeyedWrite {
     KeyedWrite {
-        ttl_if_new: None,
-        key,
-        fingerprint: NUMBERED,
         generation: 1,
         added,
-        removed: 0,
-        live: Vec::new(),
         past: vec![(NOW_MS / 1_000, added)],
         seen: Some(Default::default()),
-        condition: None,
-        samples: Vec::new(),
-        dimensions: Default::default(),
-        within_64_bits: false,
+        ..KeyedWrite::new(key, NUMBERED)
     }
 }
 
 /// A cell with its rows.
 struct Shell {
-    cell: Cell,
+    cell: CellState,
     rows: Rows,
 }
 
@@ -142,7 +134,7 @@ proptest! {
     ) {
         let leads = Leads {
             shells: RefCell::new((0..3).map(|_| Shell::new()).collect()),
-            home: Kept::new(1),
+            home: Cell::new(1),
             losses: RefCell::new(losses),
             counted: RefCell::default(),
             copies: RefCell::default(),
@@ -292,7 +284,7 @@ fn a_struck_write_is_counted_only_by_a_claim_that_came_back() {
 
 #[test]
 fn an_unborn_cell_keeps_what_it_struck_out() {
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     assert!(cell.is_blank());
     let key = WriteNumbers::default().next(&counter(0), NOW_MS, &mut || 7);
     let mut changes = Changes::default();
@@ -326,7 +318,7 @@ fn drawn_keys_are_decided_a_thousand_times_a_second_for_an_hour_and_take_no_room
         most = most.max(ledger.records());
     }
     assert!(most * 3 <= DRAWN_RECORDS_MAX, "{most}");
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     cell.restore_ledger(KeySource::Drawn, ledger);
     assert_eq!(cell.ledger(KeySource::Clients).records(), 0);
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeyedOutcome, Recorded, WriteKey};
 use tally_core::counter::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
-use tally_core::counter::numbers::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
+use tally_core::counter::numbered_writes::{COUNTED_WITHIN_MS, WriteNumbers, is_over};
 use tally_core::counter::queue::write_outcome::{
     DeadLetterReason, WriteOutcome, retry_after_ms, retry_seconds, verdict,
 };

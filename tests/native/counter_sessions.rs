@@ -9,7 +9,9 @@ use tally_core::cluster::generation_lease::LEASE_MS;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::lane::IN_FLIGHT_MS_MAX;
 use tally_core::counter::ledger::WriteKey;
-use tally_core::counter::numbers::{Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number};
+use tally_core::counter::numbered_writes::{
+    Decision, Numbers, SPANS_MAX, WriteNumbers, lane_and_number,
+};
 use tally_core::counter::queue::sessions::{IDLE_MS, RETRY_MS, SenderLane, Sessions};
 
 /// How long a client waits for its answer: longer than any does.

@@ -6,7 +6,7 @@ use crate::common::rows;
 use common::config;
 use proptest::prelude::*;
 use rows::Rows as Stored;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Element, Load};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::history::Resolution;
@@ -90,7 +90,7 @@ fn a_month_is_told_by_few_rows() {
 #[test]
 fn rows_are_bounded_and_tell_how_many_came() {
     let key = HashKey::from([7; 16]);
-    let mut cell = Cell::default();
+    let mut cell = CellState::default();
     let grant = Grant {
         generation: 1,
         ..Grant::default()

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use tally_api::batch::budget::{CallBudget, KEYED_AT_ONCE_MAX};
 use tally_api::batch::gathered::{Times, element_second};
-use tally_api::keyed::{
+use tally_api::keyed_routes::{
     BudgetedCarrier, Carrier, MOVES_MAX, after_unknown, count_claimed, count_unclaimed,
 };
 use tally_core::cluster::claim::ClaimHolder;
@@ -85,19 +85,8 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 fn write(number: u64) -> KeyedWrite {
     KeyedWrite {
-        ttl_if_new: None,
-        key: WriteKey(u128::from(number).to_le_bytes()),
-        fingerprint: 1,
-        generation: 0,
         added: 1,
-        removed: 0,
-        live: Vec::new(),
-        past: Vec::new(),
-        seen: None,
-        condition: None,
-        samples: Vec::new(),
-        dimensions: Default::default(),
-        within_64_bits: false,
+        ..KeyedWrite::new(WriteKey(u128::from(number).to_le_bytes()), 1)
     }
 }
 

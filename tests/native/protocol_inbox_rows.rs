@@ -47,19 +47,11 @@ fn rows_of_an_inbox_have_these_bytes() {
         counter: counter(),
         is_clients: true,
         write: KeyedWrite {
-            key: WriteKey([7; 16]),
-            fingerprint: 300,
             generation: 7,
             added: 300,
-            removed: 0,
-            live: Vec::new(),
             past: vec![(NOW_MS / 1_000, 300)],
             seen: Some(Default::default()),
-            condition: None,
-            samples: Vec::new(),
-            dimensions: Default::default(),
-            within_64_bits: false,
-            ttl_if_new: None,
+            ..KeyedWrite::new(WriteKey([7; 16]), 300)
         },
     };
     assert_eq!(

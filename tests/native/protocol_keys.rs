@@ -10,7 +10,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_api::access::{Caller, Sender};
 use tally_api::batch::ingest::Ingest;
-use tally_api::keys::{BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key};
+use tally_api::idempotency_keys::{
+    BodyHash, KEY_BYTES_MAX, KeyKind, fingerprint, parse_key, write_key,
+};
 use tally_core::sketch::{HashKey, hash};
 use tally_wire::problem::Code;
 

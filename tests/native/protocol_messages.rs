@@ -12,7 +12,7 @@ use tally_core::board::score::Score;
 use tally_core::cluster::operation::Operations;
 use tally_core::cluster::root::{Root, RootEntry};
 use tally_core::cluster::tablets::{LeadPlace, SpreadChange, Spreads};
-use tally_core::counter::cell::{Cell, FlushRow};
+use tally_core::counter::cell::{CellState, FlushRow};
 use tally_core::counter::dimensions::{DimensionLog, Stamp};
 use tally_core::counter::flush::{Element, Load, Refusal};
 use tally_core::counter::grant::Grant;
@@ -20,7 +20,7 @@ use tally_core::counter::history::Resolution;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{CellFacts, CellTotals, Part, Question};
 use tally_core::counter::nonces::{FlushEffect, Nonce};
-use tally_core::counter::numbers::{Decision, Numbers};
+use tally_core::counter::numbered_writes::{Decision, Numbers};
 use tally_core::counter::queue::InboxId;
 use tally_core::counter::queue::sessions::SenderLane;
 use tally_core::counter::settings::{Settings, Ttl, TtlMode};
@@ -108,8 +108,8 @@ fn load() -> Load {
 }
 
 /// A cell with something in every field of its hot row.
-fn cell() -> Cell {
-    let mut cell = Cell::default();
+fn cell() -> CellState {
+    let mut cell = CellState::default();
     cell.take_grant(grant(), NOW_MS);
     let nonce = Nonce {
         lane: u64::MAX,
@@ -178,7 +178,7 @@ fn a_hot_row_has_these_bytes() {
         "0126c0c0b286de331002010801901c0190e5b18dbc67000000f8ecb18dbc6700010000000000000801d3fdffffffffffffffffffffffffffffffff030306e0f4b18dbc6708080001ffffffffffffffffff0107e0f4b18dbc6701d3fdffffffffffffffffffffffffffffffff030302bab49f9f0d0102ac02a2a69f9f0df8df949f0dffffffffffffffffff01ffffffffffffffffff010180b49f9f0dad020180b49f9f0d0180b49f9f0d00"
     );
     assert_eq!(
-        golden::<FlushRow>(&Cell::default().hot_row()),
+        golden::<FlushRow>(&CellState::default().hot_row()),
         "000000000affffffffffffffffff010000000000ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff01ffffffffffffffffff0100000000"
     );
 }
@@ -291,7 +291,7 @@ crate::each_call!(paths);
 const TABLES: &[&str] = &[
     include_str!("../../crates/tally-wire/src/messages/cell.rs"),
     include_str!("../../crates/tally-wire/src/messages/aggregate.rs"),
-    include_str!("../../crates/tally-wire/src/messages/keyed.rs"),
+    include_str!("../../crates/tally-wire/src/messages/keyed_writes.rs"),
     include_str!("../../crates/tally-wire/src/messages/operate.rs"),
     include_str!("../../crates/tally-wire/src/messages/read.rs"),
     include_str!("../../crates/tally-wire/src/messages/converge.rs"),

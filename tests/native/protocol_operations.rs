@@ -8,7 +8,7 @@ use common::config;
 use proptest::prelude::*;
 use tally_api::bodies::{parse_nothing, parse_set, parse_settings};
 use tally_api::delta::parse_value;
-use tally_api::keys::parse_if_match;
+use tally_api::idempotency_keys::parse_if_match;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::HomeCondition;
 use tally_core::counter::merge::CellTotals;

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tally_api::access::{Access, Caller, Sender};
 use tally_api::api_key::parse_change;
-use tally_api::keys::{KeyKind, command_key, request_hash, write_key};
+use tally_api::idempotency_keys::{KeyKind, command_key, request_hash, write_key};
 use tally_core::sketch::{HashKey, hash};
 use tally_redis::command::Command;
 use tally_redis::kept_replies::{

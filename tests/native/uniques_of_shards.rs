@@ -7,7 +7,7 @@ use tally_core::cluster::delta::feed::Feed;
 use tally_core::cluster::delta::{Marks, ViewReceiver};
 use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::autoscale::shard_of_element;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Element, Load};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::Datacenter;
@@ -25,14 +25,14 @@ const BATCH: usize = 50_000;
 /// The cells of a datacenter.
 struct Place {
     name: Datacenter,
-    cells: Vec<Cell>,
+    cells: Vec<CellState>,
     flushes: u64,
 }
 
 impl Place {
     fn new(name: &str) -> Self {
         let cell = || {
-            let mut cell = Cell::default();
+            let mut cell = CellState::default();
             let grant = Grant {
                 generation: 1,
                 ..Grant::default()

@@ -17,7 +17,7 @@
 //! | [`limits`] | rate limits: requests and answers |
 //! | [`live`] | live views: what watchers are sent, and when |
 //! | [`metrics`] | metrics of the service |
-//! | [`keys`], [`keyed`] | idempotency keys, and the routing of keyed writes |
+//! | [`idempotency_keys`], [`keyed_routes`] | idempotency keys, and the routing of keyed writes |
 //! | [`export`] | the file of an export, which an import reads |
 //! | [`repair`], [`snapshot`] | repairs and snapshots: requests and answers |
 //! | [`features`] | the features of this build |
@@ -40,9 +40,9 @@ pub mod dimensions;
 pub mod export;
 pub mod features;
 pub mod fields;
+pub mod idempotency_keys;
 pub mod json;
-pub mod keyed;
-pub mod keys;
+pub mod keyed_routes;
 pub mod limits;
 pub mod live;
 pub mod metrics;

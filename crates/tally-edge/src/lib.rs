@@ -55,13 +55,13 @@ use limits::repeated_checks;
 use pages::live;
 #[cfg(feature = "queue")]
 use queue::producer;
-pub use redis::batch::CommandBatch;
 use redis::{batch, calls as redis_calls};
 use tally_api::access::Right;
 use tally_api::routes::{NoRoute, Route, RouteName, resolve};
 use tally_host::http::{Context, Request, Response};
 use tally_host::{Host, Stream};
 use tally_redis::notifications::Subscription;
+use tally_redis::request::CommandBatch;
 use tally_wire::problem::Problem;
 use tally_wire::redis::Reply;
 

@@ -9,15 +9,15 @@
 //! | [`outbox`] | joins messages of tenants to the directory, and of roots to tablets |
 //! | [`alarm_turns`] | the order in which alarms of tablets run |
 //! | [`measured_object`] | an object that reports its size and its isolate's counts |
-//! | [`sizes`] | the database sizes of objects |
+//! | [`object_sizes`] | the database sizes of objects |
 //! | `left_out` | the object of a feature that this build does not have |
 
 pub(crate) mod alarm_turns;
 pub(crate) mod batch;
 pub(crate) mod left_out;
 pub(crate) mod measured_object;
+pub(crate) mod object_sizes;
 pub(crate) mod outbox;
 pub(crate) mod row_prefetch;
-pub(crate) mod sizes;
 pub(crate) mod storage_guard;
 pub(crate) mod store;

@@ -100,7 +100,7 @@ impl ObjectClass {
         match self {
             #[cfg(feature = "boards")]
             Self::Board => Box::new(board::object::Board::start(object, host)),
-            Self::Cell => Box::new(cell::object::Cell::start(object, host)),
+            Self::Cell => Box::new(cell::object::CellObject::start(object, host)),
             Self::Directory => {
                 let features = &dispatch::FEATURES;
                 Box::new(directory::object::Directory::start(object, host, features))

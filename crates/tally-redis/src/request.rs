@@ -18,6 +18,15 @@ pub const PIPELINE_BYTES_MAX: usize = 8 * COMMAND_BYTES_MAX;
 /// The most commands of a pipeline or a transaction.
 pub const COMMANDS_MAX: usize = 1_000;
 
+/// Commands that arrived together over a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CommandBatch {
+    /// The words of each.
+    pub commands: Vec<Arguments>,
+    /// Whether they are a transaction: no other command runs between them.
+    pub is_transaction: bool,
+}
+
 /// The content of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedisRequest {

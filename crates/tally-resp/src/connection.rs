@@ -11,13 +11,13 @@ use crate::framing::{Arrived, CommandBounds, Framing, ProtocolError};
 use crate::hello::{Greeting, check_name, has_login, parse_hello};
 use crate::own::{Own, own_of};
 use crate::shape::{self, Shape, shape_of};
-use crate::step::{ConnectionStep, Login, OUTPUT_BYTES_MAX, Owed, Run};
+use crate::step::{ConnectionStep, Login, OUTPUT_BYTES_MAX, Owed};
 use crate::subscriptions::{Subscriptions, Wanted};
 use crate::table;
 use crate::transaction::Transaction;
 use tally_redis::error;
 use tally_redis::notifications::Subscription;
-use tally_redis::request::COMMANDS_MAX;
+use tally_redis::request::{COMMANDS_MAX, CommandBatch};
 use tally_wire::messages::Arguments;
 use tally_wire::redis::Reply;
 
@@ -220,7 +220,7 @@ impl Connection {
         {
             commands.push(args);
         }
-        ConnectionStep::Run(Run {
+        ConnectionStep::Run(CommandBatch {
             commands,
             is_transaction: false,
         })
@@ -392,7 +392,7 @@ impl Connection {
             Some(transaction) => match transaction.complete() {
                 Ok(commands) => {
                     let is_transaction = true;
-                    return Some(ConnectionStep::Run(Run {
+                    return Some(ConnectionStep::Run(CommandBatch {
                         commands,
                         is_transaction,
                     }));

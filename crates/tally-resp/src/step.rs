@@ -2,7 +2,7 @@
 
 use crate::hello::Greeting;
 use tally_redis::notifications::Subscription;
-use tally_wire::messages::Arguments;
+use tally_redis::request::CommandBatch;
 
 /// Output of more bytes is sent before further commands run. One batch of replies may have more.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1_024;
@@ -15,7 +15,7 @@ pub enum ConnectionStep {
     /// Check this key, and report by `Connection::authenticated`.
     Authenticate(Login),
     /// Run these commands, and report by `Connection::ran`.
-    Run(Run),
+    Run(CommandBatch),
     /// Open a stream, and report by `Connection::listening`.
     Listen(Subscription),
     /// Send what was written, before more is written.
@@ -24,15 +24,6 @@ pub enum ConnectionStep {
     Unlisten,
     /// Close the connection, once what was written is sent.
     Close,
-}
-
-/// Commands that run together.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The words of each.
-    pub commands: Vec<Arguments>,
-    /// Whether they are a transaction.
-    pub is_transaction: bool,
 }
 
 /// A key that a client has sent.

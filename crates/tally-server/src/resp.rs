@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use tally_api::routes::RouteName;
-use tally_edge::CommandBatch;
 use tally_host::{Host, Memory};
 use tally_redis::notifications::Subscription;
+use tally_redis::request::CommandBatch;
 use tally_resp::connection::{Connection, shapes_of};
-use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed, Run};
+use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed};
 use tally_wire::redis::{Reply, UNAVAILABLE};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -225,7 +225,7 @@ impl RespDoor {
 
     /// Succeeds for a client that may run commands with this key.
     async fn check(&self, peer: SocketAddr, key: Option<String>) -> Result<(), String> {
-        let nothing = Run {
+        let nothing = CommandBatch {
             commands: Vec::new(),
             is_transaction: false,
         };
@@ -236,7 +236,7 @@ impl RespDoor {
         &self,
         peer: SocketAddr,
         key: Option<String>,
-        run: Run,
+        batch: CommandBatch,
     ) -> Result<Vec<Reply>, String> {
         let Some(_held) = self.bounds.begin_request() else {
             return Err(format!(
@@ -244,17 +244,9 @@ impl RespDoor {
             ));
         };
         let begun = monotonic();
-        let Run {
-            commands,
-            is_transaction,
-        } = run;
-        let route = match is_transaction {
+        let route = match batch.is_transaction {
             true => RouteName::RedisTransaction,
             false => RouteName::RedisPipeline,
-        };
-        let batch = CommandBatch {
-            commands,
-            is_transaction,
         };
         let request = Box::new(ConnectionRequest::new(peer, key));
         let ran = tally_edge::run_commands(request, self.host(), self.ground.context(), batch);

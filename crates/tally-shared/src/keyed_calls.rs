@@ -1,4 +1,4 @@
-//! Sends messages about keyed writes; [`tally_api::keyed`] decides which.
+//! Sends messages about keyed writes; [`tally_api::keyed_routes`] decides which.
 //!
 //! Invariant: every call here may be repeated without harm.
 
@@ -10,8 +10,8 @@ use super::known_cells;
 use super::leads_apart;
 use super::open_objects;
 use tally_api::batch::budget::CallBudget;
-use tally_api::keyed;
-use tally_api::keyed::{BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
+use tally_api::keyed_routes;
+use tally_api::keyed_routes::{BudgetedCarrier, Carrier, KeyRoom, LeadOutcome};
 use tally_core::cluster::claim::ClaimHolder;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -141,7 +141,7 @@ impl Carrier for Caller<'_> {
         let counted = match self.call(&count, first).await {
             Err(Fault::Unavailable(_)) => {
                 count.newest = newest(0);
-                keyed::after_unknown(moves, self.call(&count, second).await)
+                keyed_routes::after_unknown(moves, self.call(&count, second).await)
             }
             // Nothing was counted, and the writes were made now.
             Err(Fault::Refused(Refusal::Newer(lives))) => {
@@ -159,7 +159,7 @@ impl Carrier for Caller<'_> {
     }
 }
 
-/// Counts keyed writes of one counter. Returns their outcomes, in their order. Cost: as [`keyed::count_claimed`].
+/// Counts keyed writes of one counter. Returns their outcomes, in their order. Cost: as [`keyed_routes::count_claimed`].
 pub fn count_keyed<'a>(
     host: &'a Host,
     counter: &'a CounterId,
@@ -170,7 +170,7 @@ pub fn count_keyed<'a>(
     Box::pin(async move {
         let mut caller = Caller::new(host, counter, room);
         caller.ttl_if_new = ttl_if_new(writes);
-        keyed::count_claimed(&caller, here, writes).await
+        keyed_routes::count_claimed(&caller, here, writes).await
     })
 }
 
@@ -201,13 +201,13 @@ pub fn count_budgeted<'a>(
         carrier.batcher = Some(many.batcher);
         carrier.ttl_if_new = ttl_if_new(writes);
         let calls = many.calls;
-        keyed::count_claimed(&BudgetedCarrier { carrier, calls }, many.here, writes).await
+        keyed_routes::count_claimed(&BudgetedCarrier { carrier, calls }, many.here, writes).await
     })
 }
 
 /// Looks up the outcomes of keyed writes of one counter that may not be counted now, because their times are out of
 /// range. Returns the outcomes in their order: [`tally_core::counter::ledger::KeyedOutcome::Unknown`] for a write that
-/// was not counted. Nothing is claimed, and no counter is created. Cost: as [`keyed::count_claimed`].
+/// was not counted. Nothing is claimed, and no counter is created. Cost: as [`keyed_routes::count_claimed`].
 pub fn recall_keyed<'a>(
     host: &'a Host,
     counter: &'a CounterId,
@@ -216,12 +216,12 @@ pub fn recall_keyed<'a>(
 ) -> LocalBoxFuture<'a, Vec<LeadOutcome>> {
     Box::pin(async move {
         let caller = Caller::for_recall(host, counter);
-        keyed::count_claimed(&caller, here, writes).await
+        keyed_routes::count_claimed(&caller, here, writes).await
     })
 }
 
 /// Counts writes whose keys only their sender knows. Returns their outcomes, in their order. Cost: as
-/// [`keyed::count_unclaimed`].
+/// [`keyed_routes::count_unclaimed`].
 pub fn count_unclaimed<'a>(
     host: &'a Host,
     counter: &'a CounterId,
@@ -231,7 +231,7 @@ pub fn count_unclaimed<'a>(
 ) -> LocalBoxFuture<'a, Vec<LeadOutcome>> {
     Box::pin(async move {
         let caller = Caller::new(host, counter, keys.into());
-        keyed::count_unclaimed(&caller, lead, writes).await
+        keyed_routes::count_unclaimed(&caller, lead, writes).await
     })
 }
 

@@ -45,7 +45,7 @@ mod converge;
 mod deployment;
 mod explain;
 pub mod fault;
-mod keyed;
+mod keyed_writes;
 mod lead_moves;
 mod limit;
 mod live;
@@ -90,7 +90,7 @@ pub use deployment::{
 };
 pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace};
 pub use fault::{Fault, decode, encode, later};
-pub use keyed::{
+pub use keyed_writes::{
     Claim, ClaimAnswer, CountKeyed, Counted, FindClaims, KeyOwner, Recall, ttl_if_new,
 };
 pub use lead_moves::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Load, Refusal};
 use tally_core::counter::grant::{Grant, GrantOutcome};
 use tally_core::counter::ledger::{
@@ -49,8 +49,8 @@ pub fn home(revision: u64, rest: i64, floor: Option<i64>) -> Grant {
     }
 }
 
-pub fn cell(grant: Grant) -> Cell {
-    let mut cell = Cell::default();
+pub fn cell(grant: Grant) -> CellState {
+    let mut cell = CellState::default();
     assert_eq!(cell.take_grant(grant, NOW_MS), GrantOutcome::Born);
     cell
 }
@@ -59,25 +59,15 @@ pub fn keyed(number: u64, added: u128, removed: u128) -> KeyedWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.to_le_bytes());
     KeyedWrite {
-        ttl_if_new: None,
-        key: WriteKey(key),
-        fingerprint: number,
-        generation: 0,
         added,
         removed,
-        live: Vec::new(),
-        past: Vec::new(),
-        seen: None,
-        condition: None,
-        samples: Vec::new(),
-        dimensions: Default::default(),
-        within_64_bits: false,
+        ..KeyedWrite::new(WriteKey(key), number)
     }
 }
 
 /// A cell with the records that it has written.
 pub struct Shell {
-    pub cell: Cell,
+    pub cell: CellState,
     pub records: BTreeMap<WriteKey, StoredRecord>,
 }
 

@@ -4,7 +4,7 @@ use super::rows::Rows;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::history::Resolution;
@@ -68,25 +68,20 @@ pub fn write(number: u8, demand: Demand, now_ms: i64) -> KeyedWrite {
     let fingerprint =
         demand.added ^ demand.removed.rotate_left(7) ^ u128::from(demand.ago.unsigned_abs());
     KeyedWrite {
-        key: key(number),
-        fingerprint: u64::try_from(fingerprint % 1_000_003).expect("below 2^64"),
-        generation: 0,
         added: demand.added,
         removed: demand.removed,
         live,
         past,
-        seen: None,
-        condition: None,
-        samples: Vec::new(),
-        dimensions: Default::default(),
-        within_64_bits: false,
-        ttl_if_new: None,
+        ..KeyedWrite::new(
+            key(number),
+            u64::try_from(fingerprint % 1_000_003).expect("below 2^64"),
+        )
     }
 }
 
 /// A cell with its rows, and what plain numbers say of it.
 pub struct Shell {
-    pub cell: Cell,
+    pub cell: CellState,
     pub rows: Rows,
     pub now_ms: i64,
     pub is_alone: bool,
@@ -108,7 +103,7 @@ pub struct Model {
 
 impl Shell {
     pub fn new(records_max: u64) -> Self {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         cell.take_grant(grant(GENERATION, true), BEGIN_MS);
         let rows = Rows::default();
         rows.write_hot(&cell);
@@ -125,7 +120,7 @@ impl Shell {
 
     pub fn apply(
         &self,
-        cell: &mut Cell,
+        cell: &mut CellState,
         writes: &[KeyedWrite],
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Element, Load};
 use tally_core::counter::grant::{Grant, GrantOutcome};
 use tally_core::counter::history::Resolution;
@@ -102,7 +102,7 @@ pub fn event() -> impl Strategy<Value = Event> {
 /// A cell with its rows, and the plain list of the elements that it counted.
 #[derive(Default)]
 pub struct Shell {
-    pub cell: Cell,
+    pub cell: CellState,
     pub rows: Rows,
     pub now: i64,
     pub generation: u64,

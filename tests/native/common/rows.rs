@@ -5,11 +5,11 @@ use std::fmt;
 use std::rc::Rc;
 
 use tally_core::counter::breakdown::{Breakdown, RowKind, read};
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::ledger::{StoredRecord, WriteKey};
-use tally_core::counter::numbers::Numbers;
+use tally_core::counter::numbered_writes::Numbers;
 use tally_core::counter::samples::samples_at;
 use tally_core::sketch::{Histogram, Uniques};
 use tally_host::object::{self, Events, Object, ObjectPlatform, Socket, SqlValue};
@@ -97,17 +97,17 @@ impl fmt::Debug for Rows {
 
 impl Rows {
     /// Writes what a flush changed. `now` is the cell's clock in unix seconds.
-    pub fn write(&self, cell: &Cell, changes: &Changes, now: i64) {
+    pub fn write(&self, cell: &CellState, changes: &Changes, now: i64) {
         self.store.write(cell, changes, now).expect("it is stored");
     }
 
     /// Writes the hot row alone.
-    pub fn write_hot(&self, cell: &Cell) {
+    pub fn write_hot(&self, cell: &CellState) {
         self.store.write_hot(cell).expect("it is stored");
     }
 
     /// Writes whether a shard is sealed, with its part, and the hot row with it.
-    pub fn write_sealed(&self, cell: &Cell, shard: u8) {
+    pub fn write_sealed(&self, cell: &CellState, shard: u8) {
         self.store.write_sealed(cell, shard).expect("it is stored");
     }
 
@@ -117,7 +117,7 @@ impl Rows {
     }
 
     /// Puts the cell together from the rows, as an object that starts does.
-    pub fn load(&self) -> Cell {
+    pub fn load(&self) -> CellState {
         let store = CellStore::of_object(Object::new(self.disk.clone()));
         store.load().expect("rows of this build").cell
     }
@@ -133,7 +133,7 @@ impl Rows {
     }
 
     /// Deletes the records of a slot and of those before it.
-    pub fn delete_records(&self, newest: i64, cell: &Cell) {
+    pub fn delete_records(&self, newest: i64, cell: &CellState) {
         let deleted = self.store.delete_records(newest, cell);
         deleted.expect("it is stored");
     }

@@ -1,6 +1,6 @@
 //! A cell whose rows are stored as those of an object: it commits flushes and keyed writes, and may crash.
 
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::ledger::{KeySource, KeyedWrite, WriteKey};
@@ -21,7 +21,7 @@ pub fn grant() -> Grant {
 
 /// A cell and its rows.
 pub struct StoredCell {
-    pub cell: Cell,
+    pub cell: CellState,
     pub rows: Rows,
     /// The cell's clock, unix seconds.
     pub now: i64,
@@ -31,7 +31,7 @@ pub struct StoredCell {
 impl StoredCell {
     /// A cell that counts alone from `now` on; its records are kept so long, milliseconds.
     pub fn new(now: i64, kept_ms: i64) -> Self {
-        let mut cell = Cell::default();
+        let mut cell = CellState::default();
         cell.take_grant(grant(), now * 1_000);
         let rows = Rows::default();
         rows.write_hot(&cell);

@@ -5,7 +5,7 @@ use super::*;
 /// Leads of one counter, of which home alone counts, and a network that loses calls and answers.
 pub struct Leads {
     pub shells: RefCell<Vec<Shell>>,
-    pub home: Kept<usize>,
+    pub home: Cell<usize>,
     /// Of each call: whether it is lost, and whether its answer is.
     pub losses: RefCell<Vec<(bool, bool)>>,
     pub counted: RefCell<BTreeSet<WriteKey>>,

@@ -12,7 +12,7 @@ use super::hashes::{Hashed, Hashes};
 use super::report::BatchReport;
 use super::{BulkRecord, length};
 use crate::access::Sender;
-use crate::keys::{KeyKind, fingerprint, write_key};
+use crate::idempotency_keys::{KeyKind, fingerprint, write_key};
 use tally_core::counter::dimensions::{DimensionLog, Stamp};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::samples::insert_sample;

@@ -18,7 +18,7 @@
 //! | [`gather`], [`gathered`] | records into one sum per counter |
 //! | [`hashes`] | the hashes of elements and idempotency keys |
 //! | [`plan`] | the cells that a body writes to, and the load of each |
-//! | [`keyed`] | the lines that have keys, and the elements of those that count |
+//! | [`keyed_writes`] | the lines that have keys, and the elements of those that count |
 //! | [`lines`] | sets of line numbers |
 //! | [`report`] | what was accepted, what was rejected and why |
 //! | [`report_queue`] | when the counters of bodies are reported to their roots, and which together |
@@ -47,7 +47,7 @@ pub mod gathered;
 pub mod hashes;
 pub mod inflate;
 pub mod ingest;
-pub mod keyed;
+pub mod keyed_writes;
 pub mod lines;
 pub mod ndjson;
 mod plain_event;

@@ -13,7 +13,7 @@ use super::addressed::{Addressed, RehashedElements};
 use super::budget::KEYED_AT_ONCE_MAX;
 use super::gathered::{CountingMode, GatheredCounter, Times};
 use super::hashes::Hashed;
-use super::keyed::{BodyKey, KeyedWrites};
+use super::keyed_writes::{BodyKey, KeyedWrites};
 use super::lines::LineNumbers;
 use super::report::BatchReport;
 use tally_core::counter::autoscale::shard_of_element;

@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::keyed::BodyKey;
+use super::keyed_writes::BodyKey;
 use super::{BulkRecord, length};
-use crate::keys::{fingerprint, section_key};
+use crate::idempotency_keys::{fingerprint, section_key};
 use tally_core::counter::ledger::WriteKey;
 
 /// What the sums of one section may use: 12,000 counters of about 700 bytes. Four senders at once have room for one

@@ -23,8 +23,8 @@ use crate::sketch::Uniques;
 mod answer;
 mod contents;
 mod elements;
-pub mod keyed;
-pub mod numbered;
+pub mod keyed_writes;
+pub mod numbered_writes;
 pub mod recovery;
 mod rows;
 mod samples;
@@ -42,7 +42,7 @@ pub fn clamp_stamp(second: i64, now: i64) -> i64 {
 
 /// One cell.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct CellState {
     grant: Option<Grant>,
     sequence: u64,
     added: CellTotal,
@@ -55,12 +55,12 @@ pub struct Cell {
     is_sealed: bool,
     /// A lead's sealed shards, each with its part.
     sealed: BTreeMap<u8, Option<Part>>,
-    /// How often this cell was sealed, in memory only: see [`Cell::unseal`].
+    /// How often this cell was sealed, in memory only: see [`CellState::unseal`].
     seals: u64,
-    /// How often each shard was admitted, in memory only: see [`Cell::keep_sealed`].
+    /// How often each shard was admitted, in memory only: see [`CellState::keep_sealed`].
     admissions: BTreeMap<u8, u64>,
     nonces: Nonces,
-    /// Flushes of generations that have ended, in memory only: see [`Cell::check_generation`].
+    /// Flushes of generations that have ended, in memory only: see [`CellState::check_generation`].
     ended_nonces: Nonces,
     ledgers: Ledgers,
     /// Whether numbered writes were struck out here, as far as is known.
@@ -113,7 +113,7 @@ impl FlushRow {
     }
 }
 
-impl Cell {
+impl CellState {
     /// The generation that the cell counts for, if it has one.
     pub fn generation(&self) -> Option<u64> {
         self.grant.map(|grant| grant.generation)
@@ -268,7 +268,7 @@ impl Cell {
         Ok((outcome, changes))
     }
 
-    /// [`Cell::apply`] as a part of a commit with other flushes: adds the rows to write to theirs. Each flush must know
+    /// [`CellState::apply`] as a part of a commit with other flushes: adds the rows to write to theirs. Each flush must know
     /// those before it, because a page of buckets is written whole: if one flush has marked a page, what the next adds
     /// to the open minute is in that page, and nowhere else.
     ///

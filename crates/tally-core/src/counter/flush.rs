@@ -8,7 +8,7 @@ use super::autoscale::shard_of_element;
 use super::dimensions::DimensionLog;
 use super::history::{DirtyPages, Resolution};
 use super::ledger::{KeySource, NewRecord, WriteKey};
-use super::numbers::Numbers;
+use super::numbered_writes::Numbers;
 use super::samples::{Samples, add_samples};
 use super::settings::{SHARDS_MAX, TtlTerms, UniqueHash};
 use crate::sketch::{Class, HashId, Source, Token, TopValues, Uniques, redis_token_of};

@@ -45,7 +45,7 @@ pub enum KeySource {
     Clients,
     /// The call that drew the key. A record is kept for [`DRAWN_KEPT_SECONDS`].
     Drawn,
-    /// An inbox or a queue, until the write is decided. Its number is kept, see [`super::numbers`].
+    /// An inbox or a queue, until the write is decided. Its number is kept, see [`super::numbered_writes`].
     Numbered,
     /// A caller without an API key. A record is kept in a separate ledger, see [`super::ledgers`].
     Public,
@@ -97,6 +97,27 @@ pub struct KeyedWrite {
     /// The time to live of the counter, if this write creates it. The stored form omits it, as above.
     #[serde(skip)]
     pub ttl_if_new: Option<TtlTerms>,
+}
+
+impl KeyedWrite {
+    /// A write that counts nothing, for whichever generation lives.
+    pub fn new(key: WriteKey, fingerprint: u64) -> Self {
+        Self {
+            key,
+            fingerprint,
+            generation: 0,
+            added: 0,
+            removed: 0,
+            live: Vec::new(),
+            past: Vec::new(),
+            seen: None,
+            condition: None,
+            samples: Samples::default(),
+            dimensions: DimensionLog::default(),
+            within_64_bits: false,
+            ttl_if_new: None,
+        }
+    }
 }
 
 /// A counter's value, as a reader saw it.

@@ -12,7 +12,7 @@
 //! | [`queue`] | events that are acknowledged and not counted yet |
 //! | [`queue::inbox`] | what an inbox decides about its log and its batches |
 //! | [`queue::deferred_writes`] | queued writes of counters that could not be counted when they were sent |
-//! | [`numbers`] | which writes of queues and inboxes were counted, by the numbers of their senders |
+//! | [`numbered_writes`] | which writes of queues and inboxes were counted, by the numbers of their senders |
 //! | [`queue::sessions`] | which writes a queue of the platform may hold, by what its senders and the leads say |
 //! | [`queue::queued_events`] | queued events as a lane carries them, to an inbox or a queue of the platform |
 //! | [`settings`] | shards and time to live |
@@ -48,7 +48,7 @@ pub mod ledgers;
 pub mod memory;
 pub mod merge;
 pub mod nonces;
-pub mod numbers;
+pub mod numbered_writes;
 pub mod queue;
 pub mod samples;
 pub mod settings;

@@ -20,7 +20,7 @@ use super::id::{CounterId, Datacenter};
 use super::ledger::{KeySource, KeyedWrite, WriteKey};
 use super::ledgers::is_marked;
 use super::nonces::Nonce;
-use super::numbers::{COUNTED_WITHIN_MS, NUMBERED};
+use super::numbered_writes::{COUNTED_WITHIN_MS, NUMBERED};
 use crate::order::map_of;
 
 /// Inboxes of one datacenter. Each is an object of about 1,000 requests/s, and each isolate always uses the same one.
@@ -269,20 +269,12 @@ pub fn gather(rows: &[LogRow], new_key: &mut dyn FnMut(&CounterId) -> WriteKey) 
                 counter: event.counter.clone(),
                 is_clients: event.key.is_some(),
                 write: KeyedWrite {
-                    key,
-                    fingerprint,
                     generation: *generation,
                     added: event.delta,
-                    removed: 0,
-                    live: Vec::new(),
                     past: vec![(event.second, event.delta)],
                     // No answer has the value.
                     seen: Some(Default::default()),
-                    condition: None,
-                    samples: Vec::new(),
-                    dimensions: Default::default(),
-                    within_64_bits: false,
-                    ttl_if_new: None,
+                    ..KeyedWrite::new(key, fingerprint)
                 },
             });
         }

@@ -26,7 +26,7 @@ use tally_api::export::{
     Checksum, CounterLine, ExportEnd, ImportMode, LINE_BYTES_MAX, Line, Report, import_mode,
     name_of, parse_line,
 };
-use tally_api::keys::fingerprint;
+use tally_api::idempotency_keys::fingerprint;
 use tally_api::limits::{parse_override, parse_policy};
 use tally_api::query::Query;
 use tally_core::counter::ledger::WriteKey;

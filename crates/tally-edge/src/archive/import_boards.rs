@@ -7,7 +7,7 @@ use tally_api::boards::{
     WRITES_AT_ONCE, parse_member_line, parse_settings as parse_board, problem_of, refusal_of,
 };
 use tally_api::export::{ImportMode, Report};
-use tally_api::keys::fingerprint;
+use tally_api::idempotency_keys::fingerprint;
 use tally_core::board::member::Amount;
 use tally_core::board::settings::ScoreRule;
 use tally_core::counter::id::CounterId;

@@ -8,11 +8,11 @@ use futures_util::future::LocalBoxFuture;
 
 use crate::kit::hash_keys::name_key;
 use tally_api::batch::budget::CallBudget;
-use tally_api::batch::keyed::BodyKey;
+use tally_api::batch::keyed_writes::BodyKey;
 use tally_api::batch::lines::LineNumbers;
 use tally_api::batch::report::BatchReport;
 use tally_api::boards::{WRITES_AT_ONCE, problem_of, refusal_of};
-use tally_api::keys::section_key;
+use tally_api::idempotency_keys::section_key;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::KeySource;
 use tally_core::sketch::hash;

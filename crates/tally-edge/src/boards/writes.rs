@@ -14,7 +14,7 @@ use tally_api::boards::{
     BoardVersion, MemberLines, WRITES_AT_ONCE, not_found, parse_if_match, parse_lines, parse_write,
     problem_of, refusal_of, tag_text, written_json,
 };
-use tally_api::keys::{KeyKind, section_key};
+use tally_api::idempotency_keys::{KeyKind, section_key};
 use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
 use tally_shared::boards::{self, BoardReader};

@@ -22,7 +22,7 @@ use tally_api::batch::ingest::Ingest;
 use tally_api::batch::plan::body_calls_max;
 use tally_api::batch::sections::{SECTION_BYTES_MAX, Sections};
 use tally_api::bodies::PIECE_MS_MAX;
-use tally_api::keys::{BodyHash, KeyKind};
+use tally_api::idempotency_keys::{BodyHash, KeyKind};
 use tally_api::metrics::Metric;
 use tally_api::query::Query;
 use tally_api::routes::RouteName;

@@ -13,16 +13,16 @@ use super::sender;
 use crate::boards::lines::{self, BoardLines, LinesOf};
 use crate::kit::isolate::{BulkStage, known_of, own_shard, with_waves};
 use crate::kit::request_context::RequestContext;
-use crate::write::keyed::problem_of;
+use crate::write::keyed_writes::problem_of;
 use tally_api::batch::budget::CallBudget;
 use tally_api::batch::gathered::{CountingMode, GatheredCounter};
-use tally_api::batch::keyed::{BodyKey, KeyedElements, KeyedWrites};
+use tally_api::batch::keyed_writes::{BodyKey, KeyedElements, KeyedWrites};
 use tally_api::batch::plan::{
     CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
 };
 use tally_api::batch::report::BatchReport;
 use tally_api::batch::wave::{LOOK_EVERY_MS, Stage};
-use tally_api::keyed::{KeyRoom, LeadOutcome};
+use tally_api::keyed_routes::{KeyRoom, LeadOutcome};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::KeyedOutcome;
 use tally_host::Host;

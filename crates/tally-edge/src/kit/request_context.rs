@@ -8,7 +8,7 @@ use futures_util::future::LocalBoxFuture;
 use super::isolate::{Datacenters, EdgeSettings};
 use super::visitors::Visitor;
 use tally_api::access::{Access, Caller, Right, origin_of_referrer};
-use tally_api::keyed::KeyRoom;
+use tally_api::keyed_routes::KeyRoom;
 use tally_api::public::Rounding;
 use tally_api::routes::Route;
 use tally_core::callers::account::AccountId;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::hash_keys::name_key;
 use super::request_context::RequestContext;
 use tally_api::access::{Caller, Sender};
-use tally_api::keys::{KeyKind, parse_key, request_hash, write_key};
+use tally_api::idempotency_keys::{KeyKind, parse_key, request_hash, write_key};
 use tally_core::counter::ledger::WriteKey;
 use tally_core::sketch::{HashKey, hash};
 use tally_wire::problem::Problem;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::kit::request_context::RequestContext;
 use tally_core::cluster::generation_lease::{HeldGenerations, LeaseCheck};
 use tally_core::counter::id::CounterId;
-use tally_core::counter::numbers::{NUMBERED, WriteNumbers};
+use tally_core::counter::numbered_writes::{NUMBERED, WriteNumbers};
 use tally_core::counter::queue::queued_events::QueuedEvents;
 use tally_core::counter::queue::sessions::{IDLE_MS, RETRY_MS, Session, Sessions};
 use tally_host::{Host, State};

@@ -10,17 +10,9 @@ use tally_api::access::Caller;
 use tally_api::routes::RouteName;
 use tally_host::Stream;
 use tally_redis::notifications::Subscription;
-use tally_wire::messages::Arguments;
+use tally_redis::request::CommandBatch;
 use tally_wire::problem::{Code, Problem};
 use tally_wire::redis::Reply;
-
-/// Commands that arrived together.
-pub struct CommandBatch {
-    /// The words of each.
-    pub commands: Vec<Arguments>,
-    /// Whether no other command runs between them.
-    pub is_transaction: bool,
-}
 
 /// Runs them. `identified`: what came of looking for the caller. Without commands, only the key is checked.
 ///

@@ -12,7 +12,7 @@ use crate::deployment::key_budget;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use tally_api::access::Caller;
-use tally_api::keys::{KeyKind, command_key};
+use tally_api::idempotency_keys::{KeyKind, command_key};
 use tally_api::routes::not_shared;
 use tally_host::Stream;
 use tally_redis::command::{Act, Command, KeyspaceCommand};

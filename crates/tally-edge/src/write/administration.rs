@@ -10,8 +10,8 @@ use crate::read::counter::not_found;
 use crate::read::last_seen;
 use tally_api::access::Caller;
 use tally_api::bodies::{parse_set, parse_settings};
-use tally_api::keyed;
-use tally_api::keys::{KeyKind, parse_if_match};
+use tally_api::idempotency_keys::{KeyKind, parse_if_match};
+use tally_api::keyed_routes;
 use tally_api::metrics::Metric;
 use tally_api::public::{Freshness, SummedCounter, deleted_json};
 use tally_api::query::Query;
@@ -389,7 +389,7 @@ const PART_FULL_SECONDS: u32 = 3_600;
 
 /// The problem of an account that has filled its part of the room for keys.
 pub fn part_full(account: AccountId) -> Problem {
-    let problem = Problem::new(Code::QuotaExceeded, keyed::part_full(account));
+    let problem = Problem::new(Code::QuotaExceeded, keyed_routes::part_full(account));
     problem.with_retry_after(PART_FULL_SECONDS)
 }
 

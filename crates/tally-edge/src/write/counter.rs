@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::administration;
 use super::flush_sender::{CellLane, FlushOutcome, MOVES_MAX};
 use super::increment::Write;
-use super::keyed;
-use super::keyed::KeyedRoute;
+use super::keyed_writes;
+use super::keyed_writes::KeyedRoute;
 use super::unique_elements;
 use crate::kit::isolate::{CachedCounter, forget_home, known_of};
 use crate::kit::lanes;
@@ -15,7 +15,7 @@ use crate::kit::respond::Answer;
 use crate::read::counter as read;
 use tally_api::access::Caller;
 use tally_api::batch::gathered::{Times, element_second};
-use tally_api::keys::KeyKind;
+use tally_api::idempotency_keys::KeyKind;
 use tally_api::metrics::Metric;
 use tally_api::public::{ignored_json, write_json};
 use tally_api::query::Query;
@@ -292,7 +292,8 @@ async fn write_alone(
         },
     };
     let keyed = keyed_of(context, write, condition);
-    let (answer, counted) = match keyed::count_one(context, &id, keyed, &how, strings).await {
+    let (answer, counted) = match keyed_writes::count_one(context, &id, keyed, &how, strings).await
+    {
         // The home may have moved since it was cached: the next write asks.
         Err(problem) if problem.code() == Code::PreconditionFailed => {
             forget_home(&context.host, &id);
@@ -346,9 +347,6 @@ fn keyed_of(
     };
     let (added, removed) = if write.adds { (delta, 0) } else { (0, delta) };
     KeyedWrite {
-        key,
-        fingerprint,
-        generation: 0,
         added,
         removed,
         live: if write.adds {
@@ -356,13 +354,11 @@ fn keyed_of(
         } else {
             Vec::new()
         },
-        past: Vec::new(),
-        seen: None,
         condition,
         samples: write.samples(),
         dimensions: write.dimensions(),
-        within_64_bits: false,
         ttl_if_new: write.body.ttl_if_new,
+        ..KeyedWrite::new(key, fingerprint)
     }
 }
 

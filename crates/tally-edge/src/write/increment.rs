@@ -9,7 +9,7 @@ use tally_api::batch::by::Actor;
 use tally_api::batch::event::{IncrementBody, parse_increment};
 use tally_api::batch::gather::skew_of;
 use tally_api::dimensions;
-use tally_api::keys::parse_if_match;
+use tally_api::idempotency_keys::parse_if_match;
 use tally_api::metrics::Metric;
 use tally_core::counter::dimensions::{DimensionLog, Dimensions, Stamp};
 use tally_core::counter::id::CounterId;

@@ -8,7 +8,7 @@ use super::store::CellStore;
 use tally_core::counter::breakdown::{
     BreakdownRows, KEYS_DAYS, RetentionStart, RowKind, append, forget, read,
 };
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::dimensions::{DimensionLog, DimensionName};
 use tally_wire::messages::Fault;
 
@@ -46,7 +46,7 @@ impl CellStore {
     /// Writes the dimensions of a commit's increments, within that commit.
     pub(super) fn put_dimensions(
         &self,
-        cell: &Cell,
+        cell: &CellState,
         dimensions: &DimensionLog,
         now: i64,
     ) -> Result<(), Fault> {

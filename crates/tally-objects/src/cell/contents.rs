@@ -80,19 +80,9 @@ impl CellCore {
     fn try_install(self: &Rc<Self>, install: &Install) -> Result<InstallOutcome, Fault> {
         let now_ms = self.host.now_ms();
         let write = KeyedWrite {
-            key: install.key.key,
-            fingerprint: install.key.fingerprint,
             generation: install.generation,
-            added: 0,
-            removed: 0,
-            live: Vec::new(),
-            past: Vec::new(),
             seen: Some(SeenValue::default()),
-            condition: None,
-            samples: Vec::new(),
-            dimensions: Default::default(),
-            within_64_bits: false,
-            ttl_if_new: None,
+            ..KeyedWrite::new(install.key.key, install.key.fingerprint)
         };
         let limits = self.limits_of(KeySource::Clients);
         let (outcome, changes) =

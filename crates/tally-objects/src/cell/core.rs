@@ -13,7 +13,7 @@ use super::memory::{self, CellUse};
 use super::store::CellStore;
 use crate::kit::storage_guard::StorageGuard;
 use crate::tablet::tenancy::Tenancy;
-use tally_core::counter::cell::Cell as CellState;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::ledgers::LedgerLimits;
 use tally_core::counter::nonces::Nonce;
 use tally_host::Host;

@@ -7,7 +7,7 @@ use super::store::CellStore;
 use crate::tablet::row_names::start_of;
 use tally_api::fields::moment_of;
 use tally_api::public::{CellStorage, HeldBuckets, HeldSketch, StoredRows};
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::ledger::KeySource;
 use tally_wire::messages::{Fault, encode};
@@ -21,7 +21,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`; `Unreadable` for a damaged row.
-    pub fn explained(&self, cell: &Cell, now: i64) -> Result<Vec<u8>, Fault> {
+    pub fn explained(&self, cell: &CellState, now: i64) -> Result<Vec<u8>, Fault> {
         let mut all = CellStorage {
             is_complete: true,
             buckets: Resolution::ALL
@@ -66,7 +66,7 @@ fn add_row(kinds: &mut Vec<StoredRows>, kind: &str, at: Option<i64>, bytes: usiz
     }
 }
 
-fn buckets_of(cell: &Cell, step: Resolution, now: i64) -> HeldBuckets {
+fn buckets_of(cell: &CellState, step: Resolution, now: i64) -> HeldBuckets {
     let (buckets, from, to) = cell.history().span(step);
     let is_open = to.is_some_and(|to| to >= step.start_of(now));
     HeldBuckets {
@@ -78,7 +78,7 @@ fn buckets_of(cell: &Cell, step: Resolution, now: i64) -> HeldBuckets {
     }
 }
 
-fn sketches_of(cell: &Cell) -> Vec<HeldSketch> {
+fn sketches_of(cell: &CellState) -> Vec<HeldSketch> {
     let mut sketches = Vec::new();
     for (of, uniques) in cell.sketches() {
         for (_, sketch) in uniques.into_iter().flat_map(|uniques| uniques.parts()) {

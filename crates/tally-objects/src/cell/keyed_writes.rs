@@ -10,14 +10,14 @@ use super::ledger::DRAWN;
 use super::object::GRANT_TRIES;
 use tally_api::metrics::Metric;
 use tally_core::cluster::claim::ClaimHolder;
-use tally_core::counter::cell::Cell;
-use tally_core::counter::cell::keyed::recall;
-use tally_core::counter::cell::numbered::{KnownNumbers, NumberedWrites};
+use tally_core::counter::cell::CellState;
+use tally_core::counter::cell::keyed_writes::recall;
+use tally_core::counter::cell::numbered_writes::{KnownNumbers, NumberedWrites};
 use tally_core::counter::flush::{Changes, Refusal};
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, StoredRecord, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, PUBLIC_RECORDS_MAX};
-use tally_core::counter::numbers::{Numbers, WritePlace};
+use tally_core::counter::numbered_writes::{Numbers, WritePlace};
 use tally_shared::metrics;
 use tally_wire::messages::{
     Claim, ClaimAnswer, CountKeyed, Counted, Fault, KeyOwner, ReadNumbers, Recall,
@@ -231,7 +231,7 @@ impl CellCore {
         self: &Rc<Self>,
         now_ms: i64,
         keys: KeySource,
-        decide: impl FnOnce(&mut Cell, StoredRecords<'_>, &mut Changes) -> Result<T, Fault>,
+        decide: impl FnOnce(&mut CellState, StoredRecords<'_>, &mut Changes) -> Result<T, Fault>,
     ) -> Result<(T, Changes), Fault> {
         self.readable()?;
         self.let_records_go(now_ms)?;

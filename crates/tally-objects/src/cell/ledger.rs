@@ -5,13 +5,13 @@
 
 use super::row_kinds::Kind;
 use super::store::CellStore;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::Changes;
 use tally_core::counter::ledger::{
     DRAWN_KEPT_SECONDS, DRAWN_RECORDS_MAX, KeySource, Ledger, RECORDS_MAX, StoredRecord, WriteKey,
 };
 use tally_core::counter::ledgers::LedgerLimits;
-use tally_core::counter::numbers::{Numbers, slot_gone_before, slot_of};
+use tally_core::counter::numbered_writes::{Numbers, slot_gone_before, slot_of};
 use tally_host::{Host, State};
 use tally_wire::messages::{Fault, decode, encode};
 use tally_wire::names::IDEMPOTENCY_SECONDS;
@@ -25,7 +25,7 @@ const LEDGERS: [(i64, KeySource); 3] = [
 
 impl CellStore {
     /// Writes only records, of writes that are not counted.
-    pub(super) fn write_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
+    pub(super) fn write_records(&self, cell: &CellState, changes: &Changes) -> Result<(), Fault> {
         if changes.records.is_empty() && changes.numbers.is_empty() {
             return Ok(());
         }
@@ -37,7 +37,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn put_records(&self, cell: &Cell, changes: &Changes) -> Result<(), Fault> {
+    pub(super) fn put_records(&self, cell: &CellState, changes: &Changes) -> Result<(), Fault> {
         for new in &changes.records {
             let StoredRecord { slot, record } = &new.kept;
             let body = encode(record)?;
@@ -65,7 +65,7 @@ impl CellStore {
         }
     }
 
-    fn put_ledgers(&self, cell: &Cell) -> Result<(), Fault> {
+    fn put_ledgers(&self, cell: &CellState) -> Result<(), Fault> {
         let mut all = LEDGERS.iter();
         all.try_for_each(|(start, keys)| self.put(Kind::Ledger, *start, cell.ledger(*keys)))
     }
@@ -74,7 +74,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub(super) fn load_ledgers(&self, cell: &mut Cell) -> Result<(), Fault> {
+    pub(super) fn load_ledgers(&self, cell: &mut CellState) -> Result<(), Fault> {
         for (start, keys) in LEDGERS {
             let ledger: Option<Ledger> = self.get(Kind::Ledger, start)?;
             cell.restore_ledger(keys, ledger.unwrap_or_default());
@@ -115,7 +115,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`.
-    pub fn delete_records(&self, newest: i64, cell: &Cell) -> Result<(), Fault> {
+    pub fn delete_records(&self, newest: i64, cell: &CellState) -> Result<(), Fault> {
         self.rows.atomically(|| {
             self.rows.delete_records(newest)?;
             self.put_ledgers(cell)

@@ -1,4 +1,4 @@
-//! The Durable Object of one (counter, datacenter, shard): the platform around a [`tally_core::counter::cell::Cell`],
+//! The Durable Object of one (counter, datacenter, shard): the platform around a [`tally_core::counter::cell::CellState`],
 //! which decides.
 //!
 //! Invariant: across an await, memory never holds changes that storage lacks. A flush is decided and written in one
@@ -42,7 +42,7 @@ pub(super) const GRANT_TRIES: usize = 4;
 const REFUSED_MAX: usize = 256;
 
 /// One cell, as the platform sees it.
-pub struct Cell {
+pub struct CellObject {
     core: Rc<CellCore>,
 }
 
@@ -59,7 +59,7 @@ impl State for SecondsKept {
 /// The name of such objects in metrics.
 pub(crate) const KIND: &str = "cell";
 
-impl Cell {
+impl CellObject {
     /// Starts the object from what is stored.
     pub fn start(object: Object, host: Host) -> Self {
         let rows = CellStore::of_object(object.clone());
@@ -69,7 +69,7 @@ impl Cell {
     }
 }
 
-impl Shell for Cell {
+impl Shell for CellObject {
     fn answer(&self, arrived: IncomingCall) -> LocalBoxFuture<'_, Reply> {
         Box::pin(async move { self.core.answer_call(arrived).await })
     }

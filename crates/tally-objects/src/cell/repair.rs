@@ -12,7 +12,7 @@ use super::rows::CellRows;
 use super::store::CellStore;
 use crate::tablet::row_names::LEDGER;
 use tally_core::counter::cell::recovery::CellRecovery;
-use tally_core::counter::cell::{Cell, FlushRow};
+use tally_core::counter::cell::{CellState, FlushRow};
 use tally_core::counter::history::Resolution;
 use tally_core::counter::merge::CellTotals;
 use tally_core::order::put_in_order;
@@ -122,7 +122,7 @@ impl CellStore {
         &self,
         message: &RepairCell,
         rows: &[DamagedRow],
-        known: Option<&Cell>,
+        known: Option<&CellState>,
         now_ms: i64,
     ) -> Result<(), Fault> {
         self.rows.atomically(|| {
@@ -149,7 +149,7 @@ impl CellStore {
     }
 
     /// Writes these rows from the memory of a cell.
-    fn put_back_known(&self, cell: &Cell, rows: &[DamagedRow]) -> Result<(), Fault> {
+    fn put_back_known(&self, cell: &CellState, rows: &[DamagedRow]) -> Result<(), Fault> {
         for row in rows {
             for step in Resolution::PAGED {
                 if row.is(Kind::of_page(step)) {

@@ -3,7 +3,7 @@
 //! Invariant: both hold the same rows, (kind, start) → bytes and (slot, key) → bytes, so the decisions of a cell are
 //! the same in either.
 
-use std::cell::Cell as Flag;
+use std::cell::Cell;
 
 use super::damage::{DamagedRow, damaged_in, named, placed};
 use super::row_kinds::Kind;
@@ -35,14 +35,14 @@ pub(crate) enum CellRows {
 /// last generation, so that an object that was only read stores nothing.
 pub(crate) struct OwnRows {
     store: Store,
-    has_schema: Flag<bool>,
+    has_schema: Cell<bool>,
 }
 
 impl OwnRows {
     pub(super) fn new(store: Store) -> Self {
         Self {
             store,
-            has_schema: Flag::new(false),
+            has_schema: Cell::new(false),
         }
     }
 

@@ -9,7 +9,7 @@ use super::row_kinds::Kind;
 use super::rows::{CellRows, OwnRows};
 use crate::kit::store::{Store, WHOLE_MAX};
 use crate::tablet::hosted_rows::HostedRows;
-use tally_core::counter::cell::{Cell, FlushRow};
+use tally_core::counter::cell::{CellState, FlushRow};
 use tally_core::counter::flush::Changes;
 use tally_core::counter::history::Resolution;
 use tally_core::sketch::Uniques;
@@ -21,7 +21,7 @@ use tally_wire::names::CellAddress;
 #[derive(Default)]
 pub struct LoadedCell {
     /// The cell.
-    pub cell: Cell,
+    pub cell: CellState,
     /// Its address, if it has been stored.
     pub address: Option<CellAddress>,
     /// The state of a move of the lead, if any.
@@ -86,9 +86,9 @@ impl CellStore {
         Ok(loaded)
     }
 
-    fn read_cell(&self) -> Result<Cell, Fault> {
+    fn read_cell(&self) -> Result<CellState, Fault> {
         let Some(hot) = self.get::<FlushRow>(Kind::Hot, 0)? else {
-            let mut unborn = Cell::default();
+            let mut unborn = CellState::default();
             self.load_ledgers(&mut unborn)?;
             return Ok(unborn);
         };
@@ -107,7 +107,7 @@ impl CellStore {
         for (shard, body) in self.all(Kind::Sealed)? {
             sealed.insert(u8::try_from(shard).unwrap_or(0), decode(&body)?);
         }
-        let mut cell = Cell::restore(hot, pages, all_time, open, sealed);
+        let mut cell = CellState::restore(hot, pages, all_time, open, sealed);
         self.load_ledgers(&mut cell)?;
         Ok(cell)
     }
@@ -116,7 +116,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`; then nothing is written and the caller must load the cell again.
-    pub fn write(&self, cell: &Cell, changes: &Changes, now: i64) -> Result<(), Fault> {
+    pub fn write(&self, cell: &CellState, changes: &Changes, now: i64) -> Result<(), Fault> {
         if !changes.hot {
             return self.write_records(cell, changes);
         }
@@ -166,7 +166,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
-    pub fn write_hot(&self, cell: &Cell) -> Result<(), Fault> {
+    pub fn write_hot(&self, cell: &CellState) -> Result<(), Fault> {
         self.create_schema()?;
         self.put(Kind::Hot, 0, &cell.hot_row())
     }
@@ -175,7 +175,7 @@ impl CellStore {
     ///
     /// # Errors
     /// `Unavailable`, as [`CellStore::write`].
-    pub fn write_sealed(&self, cell: &Cell, shard: u8) -> Result<(), Fault> {
+    pub fn write_sealed(&self, cell: &CellState, shard: u8) -> Result<(), Fault> {
         self.create_schema()?;
         self.rows.atomically(|| {
             match cell.sealed_part(shard) {

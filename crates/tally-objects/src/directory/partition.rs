@@ -27,8 +27,8 @@ use super::tablets::LeadSpreads;
 use super::totals::DirectoryTotals;
 use super::values::DEPLOYMENT_SCHEMA;
 use crate::kit::batch::{BatchInFlight, arrived, bytes_of, refusal};
+use crate::kit::object_sizes::ObjectSizes;
 use crate::kit::outbox::Outbox;
-use crate::kit::sizes::Sizes;
 use crate::kit::store::Store;
 use addressed::{is_of_all, is_of_root};
 use features::{FeatureSet, Features, PartitionParts};
@@ -97,7 +97,7 @@ pub(super) struct Partition {
     views: Rc<Views>,
     listings: Listings,
     living: LivingCounters,
-    sizes: Sizes,
+    sizes: ObjectSizes,
     places: Rc<RootPlaces>,
     moves: Rc<RootMoves>,
     features: Rc<dyn Features>,
@@ -148,7 +148,7 @@ impl Partition {
             claims: Claims::new(&host, &store, roots.clone(), alarm.clone()),
             listings: Listings::new(&host, roots.clone(), views.clone(), totals),
             living: LivingCounters::new(&host, &store),
-            sizes: Sizes::new(&host, &store),
+            sizes: ObjectSizes::new(&host, &store),
             features: (features.begin)(&PartitionParts {
                 host: &host,
                 object: &object,

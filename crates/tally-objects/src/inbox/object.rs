@@ -16,7 +16,7 @@ use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
 use tally_core::counter::cell::STAMP_CLAMP_SECONDS;
 use tally_core::counter::id::CounterId;
-use tally_core::counter::numbers::WriteNumbers;
+use tally_core::counter::numbered_writes::WriteNumbers;
 use tally_core::counter::queue::deferred_writes::DeferredWrites;
 use tally_core::counter::queue::inbox::{AppendOutcome, DrainWait, InboxState};
 use tally_core::counter::queue::{APPEND_ENTRIES_MAX, InboxId, LOG_ROWS_MAX, LogRow};

@@ -11,7 +11,7 @@ use crate::kit::store::{Store, blob, integer};
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::WriteKey;
-use tally_core::counter::numbers::Numbers;
+use tally_core::counter::numbered_writes::Numbers;
 use tally_core::counter::queue::sessions::SenderLane;
 use tally_core::counter::queue::{InboxId, QUEUE_HOLDS_MS};
 use tally_host::Host;

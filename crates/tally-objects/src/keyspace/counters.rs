@@ -7,14 +7,12 @@
 use std::cell::RefCell;
 
 use crate::kit::store::WHOLE_MAX;
-use tally_api::keyed::{KeyRoom, part_full};
+use tally_api::keyed_routes::{KeyRoom, part_full};
 use tally_core::callers::account::AccountId;
 use tally_core::counter::bounded_map::BoundedMap;
-use tally_core::counter::dimensions::DimensionLog;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, WriteKey};
 use tally_core::counter::merge::Part;
-use tally_core::counter::samples::Samples;
 use tally_core::counter::settings::TtlMode;
 use tally_core::counter::total::Value;
 use tally_host::Host;
@@ -184,7 +182,6 @@ impl Counters {
     ) -> Result<Option<(i64, bool)>, ReplyError> {
         let write = KeyedWrite {
             within_64_bits: true,
-            ttl_if_new: None,
             ..self.write_of(delta, named)
         };
         let room = named.map(|_| KeyRoom {
@@ -268,9 +265,6 @@ impl Counters {
         let (added, removed) = if delta < 0 { (0, amount) } else { (amount, 0) };
         let (key, fingerprint) = named.unwrap_or_else(|| (self.host.random_key(), 0));
         KeyedWrite {
-            key,
-            fingerprint,
-            generation: 0,
             added,
             removed,
             live: if delta > 0 {
@@ -278,13 +272,7 @@ impl Counters {
             } else {
                 Vec::new()
             },
-            past: Vec::new(),
-            seen: None,
-            condition: None,
-            samples: Samples::default(),
-            dimensions: DimensionLog::default(),
-            within_64_bits: false,
-            ttl_if_new: None,
+            ..KeyedWrite::new(key, fingerprint)
         }
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
-use super::sizes::{differs, sampled};
+use super::object_sizes::{differs, sampled};
 use tally_host::Host;
 use tally_host::object::{IncomingCall, Object, Reply, Shell, Socket};
 use tally_shared::fleet;

@@ -1,8 +1,9 @@
 //! Laws: replies come in the order of their commands; commands about the connection take effect before the next one; a
 //! client that is not known runs nothing.
 
+use tally_redis::request::CommandBatch;
 use tally_resp::connection::{Connection, shapes_of};
-use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed, Run};
+use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed};
 use tally_wire::redis::Reply;
 
 fn bytes_of(commands: &[&str]) -> Vec<u8> {
@@ -61,7 +62,7 @@ impl Client {
                 let outcome = self.check(Some(&login.key));
                 self.connection.authenticated(login, outcome);
             }
-            ConnectionStep::Run(Run {
+            ConnectionStep::Run(CommandBatch {
                 commands,
                 is_transaction,
             }) => {

@@ -7,7 +7,7 @@ use super::converge::PushView;
 use crate::names::{Address, CellAddress};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::tablets::LeadPlace;
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::Load;
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -75,7 +75,7 @@ pub struct Flushed {
 
 impl Flushed {
     /// A cell's answer right after it has applied a flush, before it decides how long to gather.
-    pub fn after(cell: &Cell, outcome: FlushEffect) -> Self {
+    pub fn after(cell: &CellState, outcome: FlushEffect) -> Self {
         Self {
             generation: cell.generation().unwrap_or(0),
             outcome,

@@ -8,7 +8,7 @@ use crate::names::{Address, CellAddress};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::WriteKey;
 use tally_core::counter::nonces::Nonce;
-use tally_core::counter::numbers::Numbers;
+use tally_core::counter::numbered_writes::Numbers;
 use tally_core::counter::queue::write_outcome::DeadLetter;
 use tally_core::counter::queue::{Event, InboxId, QueuedDelivery};
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Cell;
+use super::CellState;
 use crate::counter::history::History;
 use crate::counter::merge::{CellTotals, Part, Question, Range};
 use crate::sketch::Uniques;
 
-impl Cell {
+impl CellState {
     /// What it has counted; `None` if it counts for no generation.
     pub fn totals(&self) -> Option<CellTotals> {
         Some(CellTotals {

@@ -3,7 +3,7 @@
 //! Invariant: contents are installed with the record of their key, in one commit. So they are installed once for any
 //! number of repeats.
 
-use super::{Cell, Changes, Refusal};
+use super::{CellState, Changes, Refusal};
 use crate::counter::contents::{Contents, ContentsWanted, Points};
 use crate::counter::history::Resolution;
 use crate::counter::ledger::{KeyedOutcome, KeyedWrite, StoredRecord, WriteKey};
@@ -11,7 +11,7 @@ use crate::counter::ledgers::LedgerLimits;
 use crate::counter::merge::CellFacts;
 use crate::counter::total::Value;
 
-impl Cell {
+impl CellState {
     /// The contents of a generation in memory: all except samples and breakdowns. `None` if the cell counts for no or
     /// another generation.
     pub fn contents(&self, generation: u64, wanted: ContentsWanted) -> Option<Contents> {
@@ -48,7 +48,7 @@ impl Cell {
     /// Adds contents to the cell, once under a key. `write` has the key and counts nothing itself.
     ///
     /// # Errors
-    /// As [`Cell::apply_keyed`].
+    /// As [`CellState::apply_keyed`].
     pub fn install(
         &mut self,
         (write, contents): (&KeyedWrite, &Contents),

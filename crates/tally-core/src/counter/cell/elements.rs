@@ -1,16 +1,16 @@
 //! Unique elements of a cell: the open minute, all time, and the hours and days that are over.
 //!
-//! Invariant: before [`Cell::open_hour`] every hour's row holds all elements of its minutes, and every day's row all
+//! Invariant: before [`CellState::open_hour`] every hour's row holds all elements of its minutes, and every day's row all
 //! elements of its hours. The commit that finds an hour or day over joins its rows. A late element goes into each row
 //! that covers it. So a read never needs a row that does not exist yet.
 
-use super::{Cell, clamp_stamp};
+use super::{CellState, clamp_stamp};
 use crate::counter::flush::{Changes, Load};
 use crate::counter::history::Resolution;
 use crate::counter::uniques_retention::kept_seconds;
 use crate::sketch::{Source, Token, Uniques};
 
-impl Cell {
+impl CellState {
     /// The first hour whose minutes have not been joined into one row.
     pub fn open_hour(&self) -> Option<i64> {
         self.open_hour

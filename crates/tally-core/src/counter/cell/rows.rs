@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, FlushRow};
+use super::{CellState, FlushRow};
 use crate::counter::history::{History, Resolution};
 use crate::counter::merge::Part;
 use crate::sketch::Uniques;
@@ -13,7 +13,7 @@ const BUCKET_BYTES: usize = 48;
 /// A lane in memory: its nonce, its time, and the sequence and two totals of its outcome.
 const LANE_BYTES: usize = 96;
 
-impl Cell {
+impl CellState {
     /// The stored form of the unique elements of all time, without the open minute.
     pub fn all_time_row(&self) -> Vec<u8> {
         self.all_time.to_bytes()

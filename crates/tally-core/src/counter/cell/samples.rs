@@ -3,11 +3,11 @@
 //! Invariant: they are written in the commit that counts their write, so they are there as often as it is. A cell
 //! holds none in memory: the shell merges them into their rows.
 
-use super::{Cell, Changes, Resolution, clamp_stamp};
+use super::{CellState, Changes, Resolution, clamp_stamp};
 use crate::counter::dimensions::{DimensionLog, Stamp};
 use crate::counter::samples::{Samples, add_samples};
 
-impl Cell {
+impl CellState {
     /// Adds what must be written of samples that a cell of this clock takes, in unix seconds. No minute begins before
     /// its time, so a window up to now lacks none.
     pub(super) fn apply_samples(samples: &Samples, now: i64, changes: &mut Changes) {

@@ -4,11 +4,11 @@
 //! Invariant: at every moment each shard's counts are in the lead's sum exactly once. Either the lead asks the shard,
 //! or it keeps the shard's part and the shard counts nothing.
 
-use super::{Cell, FlushEffect, Grant, Part, Question, Refusal};
+use super::{CellState, FlushEffect, Grant, Part, Question, Refusal};
 use crate::counter::grant::ShardGrant;
 use crate::counter::total::{Sum, Value};
 
-impl Cell {
+impl CellState {
     /// The counter's value without this cell's totals, as (added, removed): the parts of its sealed shards, and the
     /// rest by the root. `None` if other cells count, or may count.
     pub fn elsewhere(&self) -> Option<(Sum, Sum)> {
@@ -31,7 +31,7 @@ impl Cell {
         all_sealed.then(|| parts.fold(rest, |sum, part| sum.plus(part.value())))
     }
 
-    /// [`Cell::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards
+    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards
     /// may have counted or the counter may have been set since, so its totals and the rest are of different moments.
     pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
         let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
@@ -70,7 +70,7 @@ impl Cell {
         self.shards_ever != known
     }
 
-    /// Seals this shard: it counts nothing until [`Cell::unseal`]. Returns its part for the lead to keep; `None` if it
+    /// Seals this shard: it counts nothing until [`CellState::unseal`]. Returns its part for the lead to keep; `None` if it
     /// counts for no or another generation. Then no row changes, but a grant in flight is void all the same, because
     /// the lead treats this shard as one that never counts.
     pub fn seal(&mut self, generation: u64) -> Option<Part> {

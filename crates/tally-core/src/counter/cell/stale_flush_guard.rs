@@ -9,9 +9,9 @@
 //! object ends in between. Keyed writes whose keys only their sender knows name one second (`DRAWN_AHEAD_MS` of
 //! `shared/keyed_calls.rs`), which is over when their first attempt is given up.
 
-use super::{Cell, Nonce, Nonces, Refusal};
+use super::{CellState, Nonce, Nonces, Refusal};
 
-impl Cell {
+impl CellState {
     /// Lets a flush pass that may count in the generation that lives here, or in one that it would begin.
     /// A copy must not create a counter again that was deleted, so it is refused before a grant is asked for.
     ///

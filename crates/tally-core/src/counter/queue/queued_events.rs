@@ -87,20 +87,12 @@ impl QueuedEvents {
             counter: self.counter,
             is_clients: self.is_clients,
             write: KeyedWrite {
-                key: self.key,
-                fingerprint: self.fingerprint,
                 generation: self.generation,
                 added: self.added,
-                removed: 0,
-                live: Vec::new(),
                 past: vec![(self.second, self.added)],
                 // No answer has the value.
                 seen: Some(Default::default()),
-                condition: None,
-                samples: Vec::new(),
-                dimensions: Default::default(),
-                within_64_bits: false,
-                ttl_if_new: None,
+                ..KeyedWrite::new(self.key, self.fingerprint)
             },
         }
     }

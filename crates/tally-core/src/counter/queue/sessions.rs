@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::counter::id::CounterId;
 use crate::counter::lane::IN_FLIGHT_MS_MAX;
 use crate::counter::ledger::WriteKey;
-use crate::counter::numbers::{Decision, Numbers, lane_and_number};
+use crate::counter::numbered_writes::{Decision, Numbers, lane_and_number};
 
 /// How long after its last write a session is closed, milliseconds. Twice the time that a batch may be in flight is
 /// longer than any request waits for one. 2 s are added, because a write may join a message of the second before, which

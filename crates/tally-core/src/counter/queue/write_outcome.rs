@@ -13,7 +13,7 @@ pub enum DeadLetterReason {
     /// The key was used for another write.
     Reused,
     /// Its row cannot be read, its cell calls it broken, or it could not be delivered in
-    /// [`crate::counter::numbers`]' time.
+    /// [`crate::counter::numbered_writes`]' time.
     Broken,
 }
 

@@ -1,11 +1,11 @@
 //! A root, two leads and a shard of the first lead, the messages between them, and all that may happen next. The
-//! decisions are those of the shipped code: [`Root`] and [`Cell`]; this file carries them out as the shells do.
+//! decisions are those of the shipped code: [`Root`] and [`CellState`]; this file carries them out as the shells do.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use tally_core::cluster::root::{Membership, Root};
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Load, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::Datacenter;
@@ -52,9 +52,9 @@ struct Copy {
 
 #[derive(Clone, Debug)]
 struct Place {
-    cell: Rc<Cell>,
+    cell: Rc<CellState>,
     /// What is durable, if that is not the cell.
-    stored: Option<Rc<Cell>>,
+    stored: Option<Rc<CellState>>,
     /// How often the cell has admitted its shard since its last crash: it is private there.
     admissions: u64,
     /// The number of seals when it asked for a grant, while it waits.
@@ -216,7 +216,7 @@ impl World {
         &mut self.places[at(number)]
     }
 
-    fn cell(&self, number: u8) -> &Cell {
+    fn cell(&self, number: u8) -> &CellState {
         &self.places[at(number)].cell
     }
 
@@ -554,8 +554,8 @@ impl World {
     fn crash(&mut self, number: u8) {
         let place = self.place(number);
         let stored = place.stored.take().unwrap_or_else(|| place.cell.clone());
-        let mut woken = Cell::default();
-        woken.adopt(Cell::clone(&stored));
+        let mut woken = CellState::default();
+        woken.adopt(CellState::clone(&stored));
         place.cell = Rc::new(woken);
         place.admissions = 0;
         place.seals = false;
@@ -787,7 +787,7 @@ fn hash_root(root: Option<&Root>, hasher: &mut impl Hasher) {
     root.hash(hasher);
 }
 
-fn hash_cell(cell: &Cell, hasher: &mut impl Hasher) {
+fn hash_cell(cell: &CellState, hasher: &mut impl Hasher) {
     let grant = cell.grant().map(|grant| (grant.revision, grant.alone));
     let totals = cell.totals();
     let totals = totals.map(|own| (own.sequence, number_of(Value::new(own.added, own.removed))));

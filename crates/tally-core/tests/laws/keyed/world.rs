@@ -1,12 +1,12 @@
 //! Two leads with a ledger each, the root that says which of them counts, and senders of one keyed write. The decisions
-//! are those of the shipped code: [`Cell`], [`Root`] and [`ClaimHolder`]; this file carries them out as the shells do.
+//! are those of the shipped code: [`CellState`], [`Root`] and [`ClaimHolder`]; this file carries them out as the shells do.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use tally_core::cluster::claim::ClaimHolder;
 use tally_core::cluster::root::{Membership, Root};
-use tally_core::counter::cell::Cell;
+use tally_core::counter::cell::CellState;
 use tally_core::counter::flush::{Changes, Refusal};
 use tally_core::counter::grant::Grant;
 use tally_core::counter::id::Datacenter;
@@ -76,7 +76,7 @@ struct Copy {
 
 #[derive(Clone, Debug)]
 struct Place {
-    cell: Rc<Cell>,
+    cell: Rc<CellState>,
     /// The record of the write. Durable, as the cell is.
     record: Option<StoredRecord>,
     /// The number of seals when it asked for a grant, while it waits.
@@ -176,19 +176,9 @@ fn number_of(totals: &CellTotals) -> i64 {
 
 fn write() -> KeyedWrite {
     KeyedWrite {
-        key: WriteKey([1; 16]),
-        fingerprint: 1,
-        generation: 0,
         added: 1,
-        removed: 0,
-        live: Vec::new(),
-        past: Vec::new(),
         seen: Some(SeenValue::default()),
-        condition: None,
-        samples: Vec::new(),
-        dimensions: Default::default(),
-        within_64_bits: false,
-        ttl_if_new: None,
+        ..KeyedWrite::new(WriteKey([1; 16]), 1)
     }
 }
 
@@ -582,8 +572,8 @@ impl World {
 
     fn crash(&mut self, number: u8) {
         let place = &mut self.places[at(number)];
-        let mut woken = Cell::default();
-        woken.adopt(Cell::clone(&place.cell));
+        let mut woken = CellState::default();
+        woken.adopt(CellState::clone(&place.cell));
         place.cell = Rc::new(woken);
         self.messages.retain_mut(|message| match message {
             Message::Register { by, is_live } => {

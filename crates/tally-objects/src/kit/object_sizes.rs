@@ -28,7 +28,7 @@ const SUM_EVERY_MS: i64 = 60_000;
 type Summed = (i64, Vec<(String, StoredSizes)>);
 
 /// The rows of a partition.
-pub(crate) struct Sizes {
+pub(crate) struct ObjectSizes {
     host: Host,
     store: Store,
     has_table: Cell<bool>,
@@ -40,7 +40,7 @@ pub(super) fn differs(bytes: u64, known: u64) -> bool {
     bytes.abs_diff(known) > known / PART
 }
 
-impl Sizes {
+impl ObjectSizes {
     /// The sizes in an object's database.
     pub(crate) fn new(host: &Host, store: &Store) -> Self {
         Self {

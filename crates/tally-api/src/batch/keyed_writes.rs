@@ -142,20 +142,12 @@ fn write(
         Times::Past => (Vec::new(), buckets),
     };
     KeyedWrite {
-        key,
-        fingerprint,
-        generation: 0,
         added,
-        removed: 0,
         live,
         past,
         // The answer to a body names no values.
         seen: Some(Default::default()),
-        condition: None,
-        samples: Vec::new(),
-        dimensions: Default::default(),
-        within_64_bits: false,
-        ttl_if_new: None,
+        ..KeyedWrite::new(key, fingerprint)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::read::counter as read;
 use crate::read::last_seen;
-use tally_api::keyed::KeyRoom;
+use tally_api::keyed_routes::KeyRoom;
 use tally_api::public::write_json;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, Recorded};

@@ -2,10 +2,10 @@
 //!
 //! Invariant: a write is counted, or struck out, only together with its number.
 
-use super::{Cell, Changes, Refusal};
+use super::{CellState, Changes, Refusal};
 use crate::counter::id::Datacenter;
 use crate::counter::ledger::{KeyedOutcome, KeyedWrite, WriteKey};
-use crate::counter::numbers::{Decision, Numbers, WritePlace, is_over, lane_and_number};
+use crate::counter::numbered_writes::{Decision, Numbers, WritePlace, is_over, lane_and_number};
 
 /// Looks up the decisions about a lane in storage.
 pub type KnownNumbers<'a> = &'a dyn Fn(WriteKey) -> Numbers;
@@ -78,8 +78,8 @@ impl NumberedWrites<'_> {
     }
 }
 
-impl Cell {
-    /// Counts numbered writes, as [`Cell::apply_keyed`] counts others.
+impl CellState {
+    /// Counts numbered writes, as [`CellState::apply_keyed`] counts others.
     ///
     /// # Errors
     /// As there.
@@ -97,7 +97,7 @@ impl Cell {
         }))
     }
 
-    /// Strikes numbered writes out, as [`Cell::strike`] does others. A write whose sender asks this lead first goes to
+    /// Strikes numbered writes out, as [`CellState::strike`] does others. A write whose sender asks this lead first goes to
     /// the home.
     pub fn strike_numbered(
         &mut self,

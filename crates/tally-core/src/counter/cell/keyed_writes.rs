@@ -4,7 +4,7 @@
 //! out under an earlier claim. In the second case the claim moved to another lead, the write was struck out there too,
 //! and the claim came back.
 
-use super::{Cell, Changes, Refusal};
+use super::{CellState, Changes, Refusal};
 use crate::counter::ledger::{
     HomeCondition, KeySource, KeyedOutcome, KeyedWrite, Ledger, NewRecord, REFUSALS_PART, Record,
     Recorded, SeenValue, StoredRecord, WriteKey,
@@ -13,7 +13,7 @@ use crate::counter::ledgers::LedgerLimits;
 use crate::counter::merge::CellFacts;
 use crate::counter::total::{Sum, Value};
 
-impl Cell {
+impl CellState {
     /// The counts of the ledger of these keys.
     pub fn ledger(&self, keys: KeySource) -> &Ledger {
         self.ledgers.of(keys)
@@ -128,7 +128,7 @@ impl Cell {
         self.generation().unwrap_or(0) < write.generation
     }
 
-    /// The rest of the counter's value, see [`Cell::elsewhere`], if a new write may be counted.
+    /// The rest of the counter's value, see [`CellState::elsewhere`], if a new write may be counted.
     ///
     /// # Errors
     /// Its outcome, if it may not.
