@@ -2,7 +2,8 @@
 import { el, setText } from "./dom.js";
 
 const CONCURRENCY = "concurrency";
-const CHOICES = {
+/** The words of each field that is chosen. */
+export const CHOICES = {
   algorithm: ["sliding-window", "fixed-window", "token-bucket", CONCURRENCY],
   scope: ["datacenter", "global"],
   on_error: ["open", "closed"],

@@ -1,8 +1,9 @@
 // What the page of a policy says of its open holds, of its window, and what its form stores.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { windowText } from "../../dashboard/limits.js";
-import { policyOf } from "../../dashboard/policy-form.js";
+import { CHOICES, policyOf } from "../../dashboard/policy-form.js";
 import { holdsText } from "../../dashboard/policy-holds.js";
 
 const NOW_MS = 1_763_679_600_000;
@@ -32,4 +33,10 @@ test("a policy of concurrency has no window, and its form stores the time of hol
   assert.deepEqual(policyOf(concurrency, { limit: 2, seconds: 9, algorithm: "concurrency" }), {
     limit: 2, algorithm: "concurrency", ttl_seconds: 9,
   });
+});
+
+test("the form offers every algorithm, scope and answer of the API's description", () => {
+  const { Policy } = JSON.parse(readFileSync("crates/tally-api/openapi.json", "utf8")).components.schemas;
+  const known = Object.keys(CHOICES).map((name) => [name, Policy.properties[name].enum]);
+  assert.deepEqual(Object.fromEntries(known), CHOICES);
 });

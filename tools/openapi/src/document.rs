@@ -15,6 +15,7 @@
 //! | `x-verdict` | a call about limits | `shown`: its answer has the headers of a limit; `judged`: its 429 too, which is then a verdict |
 //! | `x-json` | a body, an answer | the schema of its JSON: a component's name, or a schema; its examples stand beside it |
 //! | `x-example` | a component | the example of each body and answer that is this component and has none |
+//! | a text as an `enum` | a schema | the table of words whose words it has; `null` too, where it is one of its types |
 //! | a text among `parameters`, in `headers` | a path, a call, an answer | the component of this name |
 
 use serde_json::{Map, Value, json};
@@ -30,6 +31,7 @@ const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 /// # Errors
 /// What of the source is wrong.
 pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value, String> {
+    write_words(&mut source, types)?;
     let known = taken(&mut source, "x-types");
     let groups = taken(&mut source, "x-code-groups");
     let mut components = source["components"]["schemas"]
@@ -69,6 +71,29 @@ pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value
         source["components"]["responses"] = Value::Object(shared.responses);
     }
     Ok(source)
+}
+
+/// Writes the words of each table where the source names the table.
+fn write_words(node: &mut Value, types: &Types) -> Result<(), String> {
+    if let Some(Value::String(table)) = node.get("enum") {
+        let mut words = json!(types.words(table)?);
+        let is_null = |one: &Value| one == "null";
+        let kinds = node.get("type").and_then(Value::as_array);
+        if let Some(words) = words.as_array_mut()
+            && kinds.is_some_and(|kinds| kinds.iter().any(is_null))
+        {
+            words.push(Value::Null);
+        }
+        node["enum"] = words;
+    }
+    let below: Vec<&mut Value> = match node {
+        Value::Array(all) => all.iter_mut().collect(),
+        Value::Object(all) => all.values_mut().collect(),
+        _ => Vec::new(),
+    };
+    below
+        .into_iter()
+        .try_for_each(|one| write_words(one, types))
 }
 
 /// Takes the examples of the components out of them.

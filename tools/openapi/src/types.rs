@@ -55,9 +55,12 @@ pub struct Definition {
 /// The words of `#[serde(…)]`, with their values.
 pub type SerdeWords = BTreeMap<String, String>;
 
-/// All types, by their names.
+/// All types, by their names, and all tables of words.
 #[derive(Default)]
-pub struct Types(BTreeMap<String, Vec<Definition>>);
+pub struct Types {
+    types: BTreeMap<String, Vec<Definition>>,
+    words: BTreeMap<String, Vec<String>>,
+}
 
 impl Types {
     /// Reads all files below a folder.
@@ -90,9 +93,18 @@ impl Types {
         Ok(())
     }
 
+    /// The words of a table, a constant of the type `Words`.
+    ///
+    /// # Errors
+    /// Where there is no such table.
+    pub fn words(&self, table: &str) -> Result<&[String], String> {
+        let found = self.words.get(table).map(Vec::as_slice);
+        found.ok_or_else(|| format!("there is no table of words {table}"))
+    }
+
     /// Whether a file has a type of this name.
     pub fn is_of(&self, name: &str, file: &str) -> bool {
-        self.0
+        self.types
             .get(name)
             .is_some_and(|all| all.iter().any(|one| one.file == file))
     }
@@ -102,7 +114,7 @@ impl Types {
     /// # Errors
     /// Where several files have one, and this is none of them.
     pub fn find(&self, name: &str, file: &str) -> Result<Option<&Definition>, String> {
-        let all = self.0.get(name).map_or(&[][..], Vec::as_slice);
+        let all = self.types.get(name).map_or(&[][..], Vec::as_slice);
         let of_file: Vec<_> = all.iter().filter(|one| one.file == file).collect();
         match (&of_file[..], all) {
             ([one], _) => Ok(Some(*one)),
@@ -131,7 +143,7 @@ impl InFile<'_> {
         if !is_alias && !is_read && !derives.contains_key("Serialize") {
             return;
         }
-        self.types.0.entry(name).or_default().push(Definition {
+        self.types.types.entry(name).or_default().push(Definition {
             file: self.file.to_owned(),
             doc: doc_of(attributes),
             shape,
@@ -195,10 +207,36 @@ impl<'ast> Visit<'ast> for InFile<'_> {
                     Shape::Alias(item.ty.clone()),
                 );
             }
+            Item::Const(item) if named(&item.ty).is_some_and(|(name, _)| name == "Words") => {
+                let words = first_texts(&item.expr);
+                self.types.words.insert(item.ident.to_string(), words);
+            }
             _ => {}
         }
         visit::visit_item(self, item);
     }
+}
+
+/// The first text of each tuple of a list.
+fn first_texts(list: &Expr) -> Vec<String> {
+    let list = match list {
+        Expr::Reference(list) => &*list.expr,
+        list => list,
+    };
+    let Expr::Array(rows) = list else {
+        return Vec::new();
+    };
+    let text = |row: &Expr| match row {
+        Expr::Tuple(row) => match row.elems.first() {
+            Some(Expr::Lit(literal)) => match &literal.lit {
+                Lit::Str(text) => Some(text.value()),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    };
+    rows.elems.iter().filter_map(text).collect()
 }
 
 fn fields_of(fields: &Fields) -> Vec<Field> {

@@ -70,7 +70,8 @@ impl Wire {
     }
 
     fn refuse(&self, is_cost_known: bool, is_line: bool) -> Result<(), Problem> {
-        let of_policy = self.algorithm.as_deref() == Some(CONCURRENCY);
+        let concurrency = word_of(Algorithm::Concurrency, ALGORITHMS);
+        let of_policy = self.algorithm.as_deref() == Some(concurrency);
         self.refuse_all(&[
             ("policy", self.policy.is_some() && !is_line),
             ("key", self.key.is_some() && !is_line),
@@ -190,17 +191,15 @@ fn problem_of(fault: PolicyFault) -> Problem {
     Problem::new(Code::InvalidPolicy, detail)
 }
 
-/// The words of a field and their values; the first is the default.
+/// The words of a field and their values; the first is the default. The description of the API has them from here.
 pub(super) type Words<T> = &'static [(&'static str, T)];
 
 pub(super) const ALGORITHMS: Words<Algorithm> = &[
     ("sliding-window", Algorithm::SlidingWindow),
     ("fixed-window", Algorithm::FixedWindow),
     ("token-bucket", Algorithm::TokenBucket),
-    (CONCURRENCY, Algorithm::Concurrency),
+    ("concurrency", Algorithm::Concurrency),
 ];
-
-const CONCURRENCY: &str = "concurrency";
 
 /// What becomes of a hold that is not settled in its time: whether it comes back.
 const EXPIRIES: Words<bool> = &[("settle", false), ("release", true)];
