@@ -1,6 +1,6 @@
 // `make bench-clients`: @upstash/redis and @upstash/ratelimit on Tally, on workerd and as the native server, beside the
-// same clients on Redis behind a minimal front of their form (baseline/redis-front.mjs), which appends each write to its
-// file before it answers, as Tally does.
+// same clients on Redis behind a minimal front of their form (baseline/redis-front.mjs). Redis appends each write to
+// its file before it answers, as Tally does.
 //
 // Invariant: it fails where a counter does not hold what was acknowledged, or an answer was not good, or two rank a
 // member otherwise. They run in turn, ROUNDS times.

@@ -28,6 +28,9 @@ const REQUESTS_MAX: usize = 20_000;
 /// How long no connection is accepted where there is no descriptor for one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Of so many pauses one is logged: one in 10 s.
+const WARN_EVERY: u32 = 200;
+
 /// How long a refused client may take to read the error.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -158,6 +161,7 @@ pub(crate) async fn accept(
     mut ends: watch::Receiver<bool>,
     admit: impl Fn(TcpStream, SocketAddr),
 ) {
+    let mut refusals = 0u32;
     loop {
         let accepted = {
             let accept = std::pin::pin!(listener.accept());
@@ -175,7 +179,10 @@ pub(crate) async fn accept(
                 admit(stream, peer);
             }
             Err(error) => {
-                warn!("no connection can be accepted: {error}");
+                if refusals.is_multiple_of(WARN_EVERY) {
+                    warn!("no connection can be accepted: {error}; those that are open are served");
+                }
+                refusals = refusals.wrapping_add(1);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

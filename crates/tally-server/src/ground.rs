@@ -23,6 +23,9 @@ use super::webhook::Webhooks;
 /// The exit code of a server that cannot go on.
 pub(crate) const EXIT_FAILED: i32 = 1;
 
+/// How often failed commits are logged, milliseconds.
+const FAILED_COMMITS_EVERY_MS: u64 = 10_000;
+
 /// What all threads count together.
 #[derive(Default)]
 pub(crate) struct ServerMetrics {
@@ -47,6 +50,8 @@ pub(crate) struct Ground {
     /// The memory of the aggregator and the objects.
     pub(crate) memory: Rc<Memory>,
     pub(crate) metrics: Arc<ServerMetrics>,
+    /// When a failed commit was logged, unix milliseconds.
+    failed_commit_ms: Cell<Option<i64>>,
     background: Rc<Cell<usize>>,
 }
 
@@ -94,8 +99,23 @@ impl Ground {
             alarms: Rc::default(),
             memory: Rc::default(),
             metrics,
+            failed_commit_ms: Cell::default(),
             background: Rc::default(),
         })
+    }
+
+    /// Logs a commit that failed, if none was logged lately: a full disk refuses thousands a second.
+    pub(crate) fn log_failed_commit(&self, label: &str, why: &str) {
+        let now_ms = self.clock.now_ms();
+        let was_logged = |at_ms: i64| now_ms.abs_diff(at_ms) < FAILED_COMMITS_EVERY_MS;
+        if self.failed_commit_ms.get().is_some_and(was_logged) {
+            return;
+        }
+        self.failed_commit_ms.set(Some(now_ms));
+        let folder = self.objects.display();
+        error!(
+            "a commit of {label} failed, so its turn is refused: {why}. If the disk is full or read-only, make room in {folder} or mount it for writing: writes then succeed again"
+        );
     }
 
     /// The file of an object's database. `folder`: that of its class.

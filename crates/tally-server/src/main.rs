@@ -63,6 +63,7 @@ use ground::{EXIT_FAILED, ServerMetrics};
 use http::tls::Tls;
 use key::ClassNumber;
 use options::ServerOptions;
+use options::machine::{descriptors, memory_bytes, shares_of};
 use seat::Seat;
 use store::folder::DataFolder;
 use store::loss;
@@ -70,33 +71,12 @@ use store::loss;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Descriptors of an open object: its database, and its log twice, for SQLite and to be synced.
-const DESCRIPTORS_PER_OBJECT: u64 = 3;
-
-/// The fewest descriptors: for [`OPEN_OBJECTS_MIN`], and as many again for clients and the rest.
-const DESCRIPTORS_MIN: u64 = 320;
-
-/// Descriptors of neither clients nor objects: listeners, timers, files of snapshots, webhooks.
-const DESCRIPTORS_OF_REST: u64 = 64;
-
 /// The most further threads of a thread: they wait for the disk, and end when they have nothing to do.
 const WAITING_THREADS_MAX: usize = 16;
-
-/// Bytes of an open object.
-const BYTES_PER_OBJECT: u64 = 280_000;
-
-/// Bytes of a client that is connected.
-const BYTES_PER_CONNECTION: u64 = 32_768;
 
 /// What clients of Redis's protocol may fill together, with commands that arrive and replies that wait: at most this,
 /// and at most an eighth of the memory.
 const HELD_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
-
-/// Memory of a machine that does not say how much it has.
-const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
-
-/// The fewest objects that may be open: the partitions of the directory and what serves one request.
-const OPEN_OBJECTS_MIN: u64 = 64;
 
 /// The fewest objects that may be open in one of several threads.
 const OPEN_OBJECTS_PER_THREAD_MIN: usize = 16;
@@ -121,41 +101,6 @@ fn run(work: impl Future<Output = Result<(), String>>) -> Result<(), String> {
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     tokio::task::LocalSet::new().block_on(&runtime, work)
-}
-
-/// How many descriptors this process may have.
-fn descriptors() -> Result<u64, String> {
-    let descriptors = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(DESCRIPTORS_MIN);
-    match descriptors < DESCRIPTORS_MIN {
-        true => Err(format!(
-            "{descriptors} descriptors are too few: raise the hard limit to at least {DESCRIPTORS_MIN} with ulimit -n"
-        )),
-        false => Ok(descriptors),
-    }
-}
-
-/// How much memory the machine has, bytes.
-fn memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kilobytes =
-        total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kilobytes.map_or(MEMORY_BYTES_DEFAULT, |kilobytes| {
-        kilobytes.saturating_mul(1_024)
-    })
-}
-
-/// How many objects may be open, and how many clients connected: objects have three of eight descriptors, clients half.
-/// Each have a quarter of the memory.
-fn shares_of(descriptors: u64, memory_bytes: u64) -> (u64, u64) {
-    let objects = (descriptors * 3 / 8 / DESCRIPTORS_PER_OBJECT)
-        .min(memory_bytes / 4 / BYTES_PER_OBJECT)
-        .max(OPEN_OBJECTS_MIN);
-    let taken = objects * DESCRIPTORS_PER_OBJECT + DESCRIPTORS_OF_REST;
-    let connections = (descriptors / 2)
-        .min(descriptors.saturating_sub(taken))
-        .min(memory_bytes / 4 / BYTES_PER_CONNECTION);
-    (objects, connections)
 }
 
 async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
@@ -395,26 +340,4 @@ async fn signalled() -> Result<(), String> {
 async fn any(signals: &mut [tokio::signal::unix::Signal; 3]) {
     let received = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
     futures_util::future::select_all(received).await;
-}
-
-#[cfg(test)]
-mod tests {
-    //! Law: objects, clients and the rest have no more descriptors than there are, and clients always have some.
-
-    use super::*;
-
-    #[test]
-    fn clients_and_objects_share_descriptors_and_memory() {
-        for descriptors in [DESCRIPTORS_MIN, 1_024, 20_000, 1 << 20] {
-            for memory in [64 << 20, 1 << 30, 1 << 36] {
-                let (objects, connections) = shares_of(descriptors, memory);
-                let taken = objects * DESCRIPTORS_PER_OBJECT + connections + DESCRIPTORS_OF_REST;
-                assert!(taken <= descriptors, "{descriptors}, {memory}");
-                assert!(connections >= 64, "{descriptors}, {memory}");
-            }
-        }
-        assert_eq!(shares_of(DESCRIPTORS_MIN, 1 << 36), (64, 64));
-        assert_eq!(shares_of(20_000, 1 << 36), (2_500, 10_000));
-        assert_eq!(shares_of(1 << 20, 1 << 30), (958, 8_192));
-    }
 }

@@ -4,6 +4,7 @@
 //! `make serve` sets by itself is set here too, so that both answer alike.
 
 mod log;
+pub(crate) mod machine;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

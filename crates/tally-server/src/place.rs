@@ -266,10 +266,7 @@ impl Place {
                 return true;
             }
             Err(CommitError::Undone(why)) => {
-                error!(
-                    "a commit of {} failed, so its turn is refused: {why}",
-                    self.label()
-                );
+                self.ground.log_failed_commit(&self.label(), &why);
                 self.fail();
             }
             Err(CommitError::Unknown(why)) => self.ground.disk_failed(&why),
