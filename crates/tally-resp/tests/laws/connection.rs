@@ -436,6 +436,9 @@ fn commands_after_a_login_wait_for_it_and_those_after_a_wrong_one_run_nothing() 
     let said = client.say(&["RESET", "INCR a"]);
     assert!(said.starts_with("+RESET|-NOAUTH"), "{said}");
     assert_eq!(client.ran, [["INCR a"]]);
+    let said = client.say(&["AUTH secret", "RESET", "CLIENT ID"]);
+    assert!(said.starts_with("+OK|+RESET|-NOAUTH"), "{said}");
+    assert!(!client.connection.is_known());
 }
 
 #[test]
