@@ -151,7 +151,7 @@ test("a field of a counter's answer goes from the cell to the client in at most 
   const fields = [...facts.matchAll(/pub (\w+):/g)].map(([, field]) => field);
   assert.ok(fields.includes("last_write_ms"), fields.join());
   for (const [file, name] of [
-    [`${core}/counter/cell.rs`, "Cell"], [`${core}/counter/cell.rs`, "FlushRow"], [`${core}/counter/merge.rs`, "Part"],
+    [`${core}/counter/cell.rs`, "CellState"], [`${core}/counter/cell.rs`, "FlushRow"], [`${core}/counter/merge.rs`, "Part"],
     [`${core}/counter/cell/recovery.rs`, "CellRecovery"], [`${core}/cluster/view.rs`, "ReportOrder"],
     [`${core}/cluster/view.rs`, "DatacenterState"], ["crates/tally-wire/src/messages/archive/repair.rs", "RememberedCell"],
   ]) {
