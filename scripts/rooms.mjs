@@ -1,10 +1,12 @@
-// Checks how the source is divided: files of a folder, lines of a file, circles of files, and what the kernel imports.
+// Checks how the source is divided: files of a folder, lines of a file, circles of files, what the kernel imports, and
+// where features are gated.
 //
 //   node scripts/rooms.mjs           prints what is above what scripts/rooms-allowed.json allows
 //   node scripts/rooms.mjs --all     prints each finding
 //   node scripts/rooms.mjs --shrink  lowers what is allowed to what is there now, and never raises it
 //
-// Invariant: the allowances only shrink. The wiring of a crate (`lib.rs`, `dispatch.rs`) may import every room.
+// Invariant: the allowances only shrink. The wiring of a crate (`lib.rs`, `dispatch.rs`) may import every room. A
+// feature is gated at the door of a room, before `mod` or `use`, in the wiring, and in the table of routes.
 import { existsSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,6 +28,10 @@ const KERNEL = {
   "crates/tally-edge/src": ["kit", "read", "write"],
 };
 const WIRING = ["lib", "dispatch"];
+const TABLE = "routes/table.rs";
+
+// Crates for any program, with features of their own.
+const LIBRARIES = ["crates/tally-limit/src", "crates/tally-sketch/src"];
 
 // The module of a file, as a list of names: [] for the root of its crate.
 const moduleOf = (path) => {
@@ -132,24 +138,36 @@ function crossings(graph, kernel) {
   });
 }
 
+// The number of gates of a feature in a file that stand at no door.
+function gatesWithin(path, source) {
+  if (path === TABLE || WIRING.includes(path.replace(/\.rs$/u, ""))) return 0;
+  const gates = [...source.matchAll(/^\s*#\[cfg\([^\n]*\bfeature = [^\n]*\]\n([^\n]*)/gmu)];
+  return gates.filter(([, next]) => !/^\s*(?:pub(?:\([\w: ]+\))? )?(?:mod|use) /u.test(next)).length;
+}
+
 /**
- * Returns what there is to find in one crate: `{ folders, files, circles, kernel }`. `circles` is a list of lists of
- * files, the others are maps from a name to a size. crate: the path of its source; sources: paths below it → text.
+ * Returns what there is to find in one crate: `{ folders, files, circles, kernel, gates }`. `circles` is a list of
+ * lists of files, the others are maps from a name to a size. crate: the path of its source; sources: paths below it →
+ * text.
  */
 export function findings(crate, sources) {
   const graph = imports(sources);
   const inFolder = Map.groupBy(Object.keys(sources), (path) => dirname(path));
   const over = (entries, most) => Object.fromEntries(entries.filter(([, size]) => size > most).sort());
   const at = (path) => join(crate, path);
+  const gates = Object.entries(sources).map(([path, text]) => [at(path), gatesWithin(path, text)]);
   return {
     folders: over([...inFolder].map(([folder, paths]) => [at(folder), paths.length]), FILES_MAX),
     files: over(Object.entries(sources).map(([path, text]) => [at(path), text.split("\n").length - 1]), LINES_MAX),
     circles: circles(graph).map((circle) => circle.map(at)),
     kernel: Object.fromEntries(crossings(graph, KERNEL[crate] ?? []).map((crossing) => [at(crossing), 1])),
+    gates: over(LIBRARIES.includes(crate) ? [] : gates, 0),
   };
 }
 
-const SIZES = { folders: "files", files: "lines", kernel: "import of a feature" };
+const SIZES = {
+  folders: "files", files: "lines", kernel: "import of a feature", gates: "gates away from a door",
+};
 const isWithin = (circle, larger) => circle.every((file) => larger.includes(file));
 const isSame = (one, other) => one.length === other.length && isWithin(one, other);
 
@@ -185,7 +203,7 @@ const sourcesOf = (folder) =>
 
 /** Returns the findings of all crates. root: the project's folder. */
 export function findingsOf(root = ROOT) {
-  const all = { folders: {}, files: {}, circles: [], kernel: {} };
+  const all = { folders: {}, files: {}, circles: [], kernel: {}, gates: {} };
   const folders = readdirSync(join(root, "crates")).sort().map((name) => join(root, "crates", name, "src"));
   for (const folder of [...folders, join(root, "src")].filter((path) => existsSync(path))) {
     const found = findings(relative(root, folder), sourcesOf(folder));

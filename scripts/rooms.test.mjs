@@ -24,6 +24,16 @@ test("a circle is the files that reach each other, whatever its length", () => {
   assert.deepEqual(circles(graph), [["a", "b", "c"], ["e", "f"]]);
 });
 
+test("a gate of a feature is found, unless it stands at a door, in the wiring or in the table of routes", () => {
+  const inside = "fn one() {}\n#[cfg(feature = \"boards\")]\nfn two() {}\n";
+  const sources = {
+    "lib.rs": inside, "dispatch.rs": inside, "routes/table.rs": inside, "kit/a.rs": inside,
+    "kit.rs": "#[cfg(feature = \"boards\")]\npub(crate) mod a;\n#[cfg(feature = \"live\")]\nuse a::two;\n",
+  };
+  assert.deepEqual(findings("crates/tally-edge/src", sources).gates, { "crates/tally-edge/src/kit/a.rs": 1 });
+  assert.deepEqual(findings("crates/tally-sketch/src", sources).gates, {});
+});
+
 test("a kernel's import of a feature is found, and a feature's import of the kernel is none", () => {
   const sources = { "cell/a.rs": "use crate::board::b::B;", "board/b.rs": "use crate::kit::k::K;", "kit/k.rs": "" };
   const found = findings("crates/tally-objects/src", sources);

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "boards")]
 pub(crate) mod calls;
+#[cfg(feature = "boards")]
 pub(crate) mod lanes;
 pub(crate) mod lines;
 #[cfg(feature = "boards")]

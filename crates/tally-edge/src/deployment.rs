@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`api_keys`], [`key_budget`] | keys that calls make, their holders, and their budgets |
+//! | [`callers`] | who makes a request |
 //! | [`shares`] | keys for reading one prefix, and their holders |
 //! | [`givers`] | refusals of what a key makes |
 //! | [`audit`] | the audit log |
@@ -16,6 +17,7 @@
 pub(crate) mod alerts;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
+pub(crate) mod callers;
 pub(crate) mod canary;
 pub(crate) mod fleet_state;
 pub(crate) mod givers;

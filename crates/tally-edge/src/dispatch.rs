@@ -28,15 +28,16 @@ use tally_api::access::Caller;
 #[cfg(feature = "boards")]
 use tally_api::boards::MergedQuery;
 use tally_api::query::has_parameter;
-use tally_api::routes::{Route, not_shared, route_table};
+use tally_api::routes::{Route, route_table};
 use tally_core::counter::id::CounterId;
 use tally_wire::problem::Problem;
 use tally_wire::rights::Scope;
 
 /// Refuses shares, which read no boards and no registers.
+#[cfg(feature = "boards")]
 fn only_with_key(caller: &Caller) -> Result<(), Problem> {
     match caller.is_share() {
-        true => Err(not_shared()),
+        true => Err(tally_api::routes::not_shared()),
         false => Ok(()),
     }
 }

@@ -23,28 +23,50 @@
     rustdoc::private_intra_doc_links,
     reason = "who reads these pages works on the program, and has its private items too"
 )]
-#![cfg_attr(
-    not(feature = "default"),
-    allow(unused, reason = "code of what was left out is not linked")
-)]
 
+#[cfg_attr(
+    not(feature = "exports"),
+    allow(dead_code, reason = "restores and repairs use a part of imports")
+)]
 mod archive;
 mod boards;
+#[cfg_attr(
+    not(feature = "ingest"),
+    allow(dead_code, reason = "lines of logs are bodies too")
+)]
 mod bulk;
+#[cfg_attr(
+    not(feature = "default"),
+    allow(dead_code, reason = "features identify callers too")
+)]
 mod deployment;
 mod dispatch;
+#[cfg_attr(
+    not(feature = "default"),
+    allow(dead_code, reason = "features use what the kit has")
+)]
 mod kit;
+#[cfg_attr(
+    not(feature = "limits"),
+    allow(dead_code, reason = "budgets of keys use a part of it")
+)]
 mod limits;
 mod pages;
 #[cfg(feature = "queue")]
 mod queue;
 mod read;
+#[cfg(feature = "redis")]
 mod redis;
+#[cfg_attr(
+    not(feature = "default"),
+    allow(dead_code, reason = "features write counters too")
+)]
 mod write;
 
 use futures_util::future::LocalBoxFuture;
 
-use deployment::{api_keys, canary, shares};
+use deployment::callers::identify;
+use deployment::canary;
 use dispatch::handle;
 use kit::body;
 use kit::request_context::RequestContext;
@@ -55,15 +77,14 @@ use limits::repeated_checks;
 use pages::live;
 #[cfg(feature = "queue")]
 use queue::producer;
-use redis::{batch, calls as redis_calls};
+#[cfg(feature = "redis")]
+pub use redis::batch::{open_subscription, run_commands};
+#[cfg(feature = "redis")]
+use redis::calls as redis_calls;
 use tally_api::access::Right;
 use tally_api::routes::{NoRoute, Route, RouteName, resolve};
+use tally_host::Host;
 use tally_host::http::{Context, Request, Response};
-use tally_host::{Host, Stream};
-use tally_redis::notifications::Subscription;
-use tally_redis::request::CommandBatch;
-use tally_wire::problem::Problem;
-use tally_wire::redis::Reply;
 
 /// Answers one request of a client.
 pub fn fetch(
@@ -82,11 +103,9 @@ pub fn fetch(
             return respond::respond(&context, RouteName::Other, Answer::from(problem));
         }
         if context.method() == "OPTIONS" {
-            let of_redis = if cfg!(feature = "redis") {
-                redis_calls::allow_of(&context)
-            } else {
-                None
-            };
+            let of_redis = None;
+            #[cfg(feature = "redis")]
+            let of_redis = of_redis.or_else(|| redis_calls::allow_of(&context));
             return respond::preflight(&context, of_redis);
         }
         let route = resolve(context.method(), context.path());
@@ -129,51 +148,4 @@ pub fn fetch(
 /// Returns whether everybody may make the call, so that it is answered whatever key was sent.
 fn is_open(route: &Result<Route, NoRoute>) -> bool {
     matches!(route, Ok(route) if matches!(route.right(), Right::Everybody))
-}
-
-/// Identifies the caller, if that takes more than the configuration.
-async fn identify(context: &RequestContext, authorization: &str) -> Result<(), Problem> {
-    if shares::identify(context, authorization).await? {
-        return Ok(());
-    }
-    api_keys::identify(context, authorization).await
-}
-
-/// Runs commands that arrived together over a connection of Redis's protocol. `request`: who sent them, with the key of
-/// the connection as its `Authorization`. Returns a reply for each command, or the error of Redis for all of them.
-pub fn run_commands(
-    request: Box<dyn Request>,
-    host: Host,
-    background: Context,
-    batch: CommandBatch,
-) -> LocalBoxFuture<'static, Result<Vec<Reply>, String>> {
-    Box::pin(async move {
-        let context = RequestContext::new(request, host, background, canary::look);
-        let identified = identify_connection(&context).await;
-        batch::run(&context, identified, batch).await
-    })
-}
-
-/// Opens the stream of a subscription that arrived over a connection of Redis's protocol. Returns the error of Redis
-/// where there is none.
-pub fn open_subscription(
-    request: Box<dyn Request>,
-    host: Host,
-    background: Context,
-    subscription: Subscription,
-) -> LocalBoxFuture<'static, Result<Stream, String>> {
-    Box::pin(async move {
-        let context = RequestContext::new(request, host, background, canary::look);
-        let identified = identify_connection(&context).await;
-        batch::listen(&context, identified, subscription).await
-    })
-}
-
-/// Identifies the caller of a connection.
-async fn identify_connection(context: &RequestContext) -> Result<(), Problem> {
-    context.check_local()?;
-    match context.header("authorization") {
-        Some(authorization) => identify(context, &authorization).await,
-        None => Ok(()),
-    }
 }

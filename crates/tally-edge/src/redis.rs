@@ -9,6 +9,5 @@
 
 pub mod batch;
 pub(crate) mod calls;
-#[cfg(feature = "redis")]
 pub(crate) mod hll;
 pub(crate) mod work;

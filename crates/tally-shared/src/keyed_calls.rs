@@ -159,7 +159,8 @@ impl Carrier for Caller<'_> {
     }
 }
 
-/// Counts keyed writes of one counter. Returns their outcomes, in their order. Cost: as [`keyed_routes::count_claimed`].
+/// Counts keyed writes of one counter. Returns their outcomes, in their order. Cost: as
+/// [`keyed_routes::count_claimed`].
 pub fn count_keyed<'a>(
     host: &'a Host,
     counter: &'a CounterId,

@@ -268,9 +268,9 @@ impl CellState {
         Ok((outcome, changes))
     }
 
-    /// [`CellState::apply`] as a part of a commit with other flushes: adds the rows to write to theirs. Each flush must know
-    /// those before it, because a page of buckets is written whole: if one flush has marked a page, what the next adds
-    /// to the open minute is in that page, and nowhere else.
+    /// [`CellState::apply`] as a part of a commit with other flushes: adds the rows to write to theirs. Each flush must
+    /// know those before it, because a page of buckets is written whole: if one flush has marked a page, what the next
+    /// adds to the open minute is in that page, and nowhere else.
     ///
     /// # Errors
     /// See [`Refusal`]. Then nothing has changed.

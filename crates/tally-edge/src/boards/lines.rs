@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, ready};
 
 use crate::kit::hash_keys::name_key;
 use tally_api::batch::budget::CallBudget;
@@ -42,8 +42,21 @@ pub struct LinesOf<'a> {
     pub keys: KeySource,
 }
 
-/// Writes them. Returns whether all had been written before.
-pub async fn write(
+/// Writes them. Returns whether all had been written before. A build without boards reads no such lines.
+pub fn write<'a>(
+    host: &'a Host,
+    body: &'a LinesOf<'_>,
+    key: Option<BodyKey>,
+    lines: BoardLines,
+    report: &'a mut BatchReport,
+) -> LocalBoxFuture<'a, bool> {
+    match cfg!(feature = "boards") {
+        true => Box::pin(write_all(host, body, key, lines, report)),
+        false => Box::pin(ready(true)),
+    }
+}
+
+async fn write_all(
     host: &Host,
     body: &LinesOf<'_>,
     key: Option<BodyKey>,

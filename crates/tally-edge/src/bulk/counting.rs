@@ -142,7 +142,6 @@ async fn count_all(
         sums, key, boards, ..
     } = section;
     let mut is_replay = !sums.is_empty() || !boards.is_empty();
-    #[cfg(feature = "boards")]
     if !boards.is_empty() {
         is_replay &= {
             let body = LinesOf {

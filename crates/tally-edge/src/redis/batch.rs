@@ -3,22 +3,66 @@
 //!
 //! Invariant: they run as a request by HTTP with the same key does: with its rights, budgets, metrics and audit log.
 
+use futures_util::future::LocalBoxFuture;
+
 use super::work::{CommandRefusal, CommandWork, admit, check_subscription, refusal_of, subscribe};
+use crate::deployment::callers::identify;
+use crate::deployment::canary;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::{self, Answer};
 use tally_api::access::Caller;
 use tally_api::routes::RouteName;
-use tally_host::Stream;
+use tally_host::http::{Context, Request};
+use tally_host::{Host, Stream};
 use tally_redis::notifications::Subscription;
 use tally_redis::request::CommandBatch;
 use tally_wire::problem::{Code, Problem};
 use tally_wire::redis::Reply;
 
+/// Runs commands that arrived together over a connection of Redis's protocol. `request`: who sent them, with the key of
+/// the connection as its `Authorization`. Returns a reply for each command, or the error of Redis for all of them.
+pub fn run_commands(
+    request: Box<dyn Request>,
+    host: Host,
+    background: Context,
+    batch: CommandBatch,
+) -> LocalBoxFuture<'static, Result<Vec<Reply>, String>> {
+    Box::pin(async move {
+        let context = RequestContext::new(request, host, background, canary::look);
+        let identified = identify_connection(&context).await;
+        run(&context, identified, batch).await
+    })
+}
+
+/// Opens the stream of a subscription that arrived over a connection of Redis's protocol. Returns the error of Redis
+/// where there is none.
+pub fn open_subscription(
+    request: Box<dyn Request>,
+    host: Host,
+    background: Context,
+    subscription: Subscription,
+) -> LocalBoxFuture<'static, Result<Stream, String>> {
+    Box::pin(async move {
+        let context = RequestContext::new(request, host, background, canary::look);
+        let identified = identify_connection(&context).await;
+        listen(&context, identified, subscription).await
+    })
+}
+
+/// Identifies the caller of a connection.
+async fn identify_connection(context: &RequestContext) -> Result<(), Problem> {
+    context.check_local()?;
+    match context.header("authorization") {
+        Some(authorization) => identify(context, &authorization).await,
+        None => Ok(()),
+    }
+}
+
 /// Runs them. `identified`: what came of looking for the caller. Without commands, only the key is checked.
 ///
 /// # Errors
 /// The error of Redis for all of them.
-pub(crate) async fn run(
+async fn run(
     context: &RequestContext,
     identified: Result<(), Problem>,
     batch: CommandBatch,
@@ -35,7 +79,7 @@ pub(crate) async fn run(
 ///
 /// # Errors
 /// The error of Redis.
-pub(crate) async fn listen(
+async fn listen(
     context: &RequestContext,
     identified: Result<(), Problem>,
     subscription: Subscription,

@@ -1,5 +1,5 @@
-//! The Durable Object of one (counter, datacenter, shard): the platform around a [`tally_core::counter::cell::CellState`],
-//! which decides.
+//! The Durable Object of one (counter, datacenter, shard): the platform around a
+//! [`tally_core::counter::cell::CellState`], which decides.
 //!
 //! Invariant: across an await, memory never holds changes that storage lacks. A flush is decided and written in one
 //! synchronous step, and the platform holds the answer back until the write is durable. After a failed write, memory is

@@ -1,8 +1,8 @@
 //! Unique elements of a cell: the open minute, all time, and the hours and days that are over.
 //!
-//! Invariant: before [`CellState::open_hour`] every hour's row holds all elements of its minutes, and every day's row all
-//! elements of its hours. The commit that finds an hour or day over joins its rows. A late element goes into each row
-//! that covers it. So a read never needs a row that does not exist yet.
+//! Invariant: before [`CellState::open_hour`] every hour's row holds all elements of its minutes, and every day's row
+//! all elements of its hours. The commit that finds an hour or day over joins its rows. A late element goes into each
+//! row that covers it. So a read never needs a row that does not exist yet.
 
 use super::{CellState, clamp_stamp};
 use crate::counter::flush::{Changes, Load};

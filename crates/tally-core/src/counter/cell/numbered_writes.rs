@@ -97,8 +97,8 @@ impl CellState {
         }))
     }
 
-    /// Strikes numbered writes out, as [`CellState::strike`] does others. A write whose sender asks this lead first goes to
-    /// the home.
+    /// Strikes numbered writes out, as [`CellState::strike`] does others. A write whose sender asks this lead first
+    /// goes to the home.
     pub fn strike_numbered(
         &mut self,
         numbered: &NumberedWrites<'_>,

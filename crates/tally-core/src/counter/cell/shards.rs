@@ -31,8 +31,9 @@ impl CellState {
         all_sealed.then(|| parts.fold(rest, |sum, part| sum.plus(part.value())))
     }
 
-    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards
-    /// may have counted or the counter may have been set since, so its totals and the rest are of different moments.
+    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago:
+    /// shards may have counted or the counter may have been set since, so its totals and the rest are of different
+    /// moments.
     pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
         let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
         let has_no_rest = is_never_set && self.shards_ever() == 1;
@@ -70,9 +71,9 @@ impl CellState {
         self.shards_ever != known
     }
 
-    /// Seals this shard: it counts nothing until [`CellState::unseal`]. Returns its part for the lead to keep; `None` if it
-    /// counts for no or another generation. Then no row changes, but a grant in flight is void all the same, because
-    /// the lead treats this shard as one that never counts.
+    /// Seals this shard: it counts nothing until [`CellState::unseal`]. Returns its part for the lead to keep; `None`
+    /// if it counts for no or another generation. Then no row changes, but a grant in flight is void all the same,
+    /// because the lead treats this shard as one that never counts.
     pub fn seal(&mut self, generation: u64) -> Option<Part> {
         self.seals += 1;
         let part = self.answer(&Question::plain(generation))?;

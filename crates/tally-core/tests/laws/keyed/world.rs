@@ -1,5 +1,6 @@
 //! Two leads with a ledger each, the root that says which of them counts, and senders of one keyed write. The decisions
-//! are those of the shipped code: [`CellState`], [`Root`] and [`ClaimHolder`]; this file carries them out as the shells do.
+//! are those of the shipped code: [`CellState`], [`Root`] and [`ClaimHolder`]; this file carries them out as the shells
+//! do.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
