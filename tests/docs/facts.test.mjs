@@ -119,7 +119,9 @@ test("make help and the README say how long a first run and the tests take, and 
 function walk(question) {
   const [, behind] = read("CONTRIBUTING.md").split(`**${question}**`);
   const [section] = behind.split("\n**");
-  const named = parse(section).rows.flatMap(({ cells: [first] }) => [...first.matchAll(/`([^`]+)`/g)]);
+  // What a command writes is no work.
+  const rows = parse(section).rows.filter(({ cells: [, what] }) => !what.startsWith("nothing by hand"));
+  const named = rows.flatMap(({ cells: [first] }) => [...first.matchAll(/`([^`]+)`/g)]);
   const files = named.map(([, file]) => file);
   for (const file of files) read(file);
   return { section, files };
@@ -129,7 +131,7 @@ test("a parameter of a top, and an algorithm of limits, take few files, and the 
   const top = walk("How do I add a parameter to `GET /top`?").files;
   assert.ok(top.length >= 4 && top.length <= 8, top.join());
   const limit = walk("How do I add an algorithm of rate limits?").files;
-  assert.ok(limit.length >= 4 && limit.length <= 10, limit.join());
+  assert.ok(limit.length >= 4 && limit.length <= 9, limit.join());
   const folders = readdirSync(join(ROOT, "crates")).map((crate) => `crates/${crate}/src`);
   const sources = folders.flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true }).map((file) => `${folder}/${file}`),
@@ -138,6 +140,9 @@ test("a parameter of a top, and an algorithm of limits, take few files, and the 
     const naming = sources.filter((file) => file.endsWith(".rs") && read(file).includes(`"${name}"`));
     assert.deepEqual(naming, ["crates/tally-api/src/limits/body.rs"], name);
   }
+  // The description has their list from there.
+  const lists = read("crates/tally-api/src/openapi.json").match(/"enum": \[[^\]]*\]/g);
+  assert.deepEqual(lists.filter((list) => list.includes('"fixed-window"')), []);
 });
 
 test("a field of a counter's answer goes from the cell to the client in at most 4 structs and 8 files", () => {

@@ -15,7 +15,7 @@
 //! | `x-verdict` | a call about limits | `shown`: its answer has the headers of a limit; `judged`: its 429 too, which is then a verdict |
 //! | `x-json` | a body, an answer | the schema of its JSON: a component's name, or a schema; its examples stand beside it |
 //! | `x-example` | a component | the example of each body and answer that is this component and has none |
-//! | a text as an `enum` | a schema | the table of words whose words it has; `null` too, where it is one of its types |
+//! | a text as an `enum` | a schema | the table of words whose words it has, all or ` - ` one; `null` too, where it is one of its types |
 //! | a text among `parameters`, in `headers` | a path, a call, an answer | the component of this name |
 
 use serde_json::{Map, Value, json};
@@ -76,7 +76,9 @@ pub fn document(mut source: Value, types: &Types, codes: &Codes) -> Result<Value
 /// Writes the words of each table where the source names the table.
 fn write_words(node: &mut Value, types: &Types) -> Result<(), String> {
     if let Some(Value::String(table)) = node.get("enum") {
-        let mut words = json!(types.words(table)?);
+        let (table, but) = table.split_once(" - ").unwrap_or((table, ""));
+        let words = types.words(table)?.iter();
+        let mut words = json!(words.filter(|word| *word != but).collect::<Vec<_>>());
         let is_null = |one: &Value| one == "null";
         let kinds = node.get("type").and_then(Value::as_array);
         if let Some(words) = words.as_array_mut()
