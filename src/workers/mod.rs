@@ -107,7 +107,9 @@ impl Platform for Workers {
 
     fn jurisdiction_fault(&self, _name: &str) -> Option<String> {
         let namespace = messages::namespace(&self.0, DIRECTORY);
-        namespace.err().map(|error| error.to_string())
+        let said = namespace.err()?.to_string();
+        let bare = said.strip_prefix("Error: ").unwrap_or(&said);
+        Some(bare.trim_end_matches('.').to_owned())
     }
 
     fn send(

@@ -40,13 +40,14 @@ pub struct EdgeSettings {
 impl State for EdgeSettings {
     fn begin(host: &Host) -> Self {
         let open = host.setting(ACCESS).as_deref() == Some(ACCESS_OPEN);
+        // Nothing may be stored outside of the jurisdiction.
+        let within = host.check_jurisdiction();
         Self {
-            // Nothing may be stored outside of the jurisdiction.
-            access: host
-                .check_jurisdiction()
+            access: within
+                .clone()
                 .and_then(|()| Access::from_config(host.setting(KEYS).as_deref(), open))
                 .map(Rc::new),
-            jurisdiction: host.setting(JURISDICTION),
+            jurisdiction: host.setting(JURISDICTION).filter(|_| within.is_ok()),
             datacenters: match host.setting(DATACENTERS).as_deref() {
                 Some(DATACENTERS_REGION) => Datacenters::Regions,
                 Some(DATACENTERS_ONE) => Datacenters::One,
