@@ -48,6 +48,22 @@ function ofJson(name, value) {
   return value;
 }
 
+// The text of a header. `null` is none, as `headers.get` returns it: the text "null" would be one key for all writes.
+function textOf(name, value) {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "string") throw invalid(`\`${name}\` is a ${typeof value}: send a text`);
+  return value;
+}
+
+// A query has texts, numbers and truth values: an object would become the text "[object Object]".
+function checkQuery(fields) {
+  for (const [name, value] of Object.entries(fields)) {
+    if ([value].flat().some((one) => one !== null && ["object", "function", "symbol"].includes(typeof one))) {
+      throw invalid(`\`${name}\` is an object: send a text or a number`);
+    }
+  }
+}
+
 // How many parts of a path are arguments.
 const partsIn = (template) => template.split("{").length - 1;
 
@@ -67,8 +83,16 @@ async function send(handle, { env, ctx }, [method, template], parts, options) {
   const { key = ctx.props?.key, cf, idempotencyKey, ifMatch, numbers, ...fields } = options;
   const isWrite = method === "POST";
   const headers = {};
-  if (idempotencyKey !== undefined) headers["idempotency-key"] = idempotencyKey;
-  if (ifMatch !== undefined) headers["if-match"] = ifMatch;
+  for (const [header, name, value] of [
+    ["idempotency-key", "idempotencyKey", idempotencyKey], ["if-match", "ifMatch", ifMatch],
+  ]) {
+    const text = textOf(name, value);
+    if (text !== undefined) headers[header] = text;
+  }
+  if (cf !== undefined && cf !== null && (typeof cf !== "object" || !isPlain(cf) || Array.isArray(cf))) {
+    throw invalid("`cf` is no object: send the request's own, `request.cf`");
+  }
+  if (!isWrite) checkQuery(fields);
   const call = {
     query: { ...(isWrite ? {} : fields), numbers },
     body: isWrite ? JSON.stringify(fields, ofJson) : undefined,
@@ -79,7 +103,7 @@ async function send(handle, { env, ctx }, [method, template], parts, options) {
       throw new TallyError(0, "no-answer", `Tally does not answer: ${error?.message ?? error}`);
     });
   };
-  const transport = new Transport({ url: ADDRESS, key, request: { cf }, fetch });
+  const transport = new Transport({ url: ADDRESS, key, request: { cf: cf ?? undefined }, fetch });
   return { answer: await transport.send(method, path(template, ...parts), call, headers), fields };
 }
 

@@ -124,14 +124,41 @@ test("whatever is wrong with a call is an error of the name with a code, and cou
     ["invalid-call", { method: "increment", args: ["a", as("two\nlines")] }],
     ["invalid-call", { method: "increment", args: ["a", as(OPERATOR, { idempotencyKey: "two\nlines" })] }],
     ["invalid-call", { method: "increment", args: ["a", as(OPERATOR, { cf: "FRA" })] }],
+    ["invalid-call", { method: "increment", args: ["a", as(OPERATOR, { cf: ["FRA"] })] }],
+    ["invalid-call", { method: "increment", args: ["a", as(OPERATOR, { idempotencyKey: {} })] }],
+    ["invalid-call", { method: "increment", args: ["a", as(OPERATOR, { idempotencyKey: 5 })] }],
+    ["invalid-call", { method: "increment", args: ["a", as(OPERATOR, { ifMatch: ["x"] })] }],
+    ["invalid-call", { method: "increment", args: ["a", { key: { text: OPERATOR } }] }],
+    ["invalid-call", { method: "top", args: [as(OPERATOR, { prefix: { of: "a" } })] }],
+    ["invalid-call", { method: "top", args: [as(OPERATOR, { prefix: ["a", {}] })] }],
     ["unknown-field", { method: "increment", args: ["a", as(OPERATOR, { dleta: 2 })] }],
     ["invalid-query", { method: "get", args: ["a", as(OPERATOR, { windw: 2 })] }],
     ["counter-not-found", { method: "get", args: ["a", as(OPERATOR)] }],
     ["policy-not-found", { method: "limit", args: ["nothing", "bob", as(OPERATOR)] }],
-    ...["nan", "bigint", "map", "function"].map((raw) => ["invalid-call", { method: "increment", args: ["a"], raw }]),
+    ...["nan", "bigint", "map", "function", "circle", "cfMap"].map((raw) => [
+      "invalid-call", { method: "increment", args: ["a"], raw },
+    ]),
   ];
   for (const [code, one] of wrong) expect([one, (await refusalOf(one)).code]).toEqual([one, code]);
   expect((await call({ method: "get", args: ["a", as(OPERATOR)] })).error.code).toBe("counter-not-found");
+});
+
+test("a header that a request lacks is no key for all writes", async () => {
+  for (const value of [1, 2]) {
+    const change = as(OPERATOR, { idempotencyKey: null, ifMatch: null, cf: null });
+    expect((await call({ method: "increment", args: ["unkeyed", change] })).value.value).toBe(value);
+  }
+});
+
+test("writes of a Worker that hangs up count once when it calls again under their keys", async () => {
+  const writes = Array.from({ length: 20 }, (_, index) => {
+    const change = as(OPERATOR, { delta: 1 << index, idempotencyKey: `left-${index}` });
+    return { method: "increment", args: ["left", change] };
+  });
+  await Promise.all(writes.map((write) => call({ ...write, leave: true })));
+  for (const write of writes) expect((await call(write)).value.id).toBe("left");
+  const { value } = await call({ method: "get", args: ["left", as(OPERATOR, { consistency: "strong" })] });
+  expect(value.value).toBe((1 << writes.length) - 1);
 });
 
 test("a caller of an earlier date of the platform reads the code in the message", async () => {
