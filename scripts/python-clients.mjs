@@ -14,17 +14,21 @@ import { scriptsOf } from "./ratelimit-scripts.mjs";
 const FOLDER = fileURLToPath(new URL("../.tools/python", import.meta.url));
 const WANTED = fileURLToPath(new URL("../tests/python", import.meta.url));
 const VERSIONS = `${FOLDER}/versions`;
+const COLLECTOR_FOLDER = `${FOLDER}/collector`;
 const DONE = `${FOLDER}/done.txt`;
 
 /** The Python that has them; undefined where it was not installed. */
 export const PYTHON = process.env.PYTHON_CLIENTS ?? `${FOLDER}/bin/python`;
 
 const read = (file) => readFileSync(`${WANTED}/${file}`, "utf8");
-const wanted = () => ["requirements.txt", "generator.txt", "versions.txt"].map(read).join("");
+const wanted = () => ["requirements.txt", "generator.txt", "versions.txt", "collector.txt"].map(read).join("");
 const isDone = () => existsSync(DONE) && readFileSync(DONE, "utf8") === wanted();
 
 /** Why their scripts cannot be read; undefined where they can. */
 export const WITHOUT_VERSIONS = isDone() ? undefined : "the Python clients are not installed (scripts/python-clients.mjs)";
+
+/** The program of an OpenTelemetry collector, which PyPI has for 64-bit Linux; undefined where it is not installed. */
+export const COLLECTOR = [`${COLLECTOR_FOLDER}/rotel/rotel-agent`].find(existsSync);
 
 /** The versions of upstash-ratelimit that a file of tests/python names. */
 export const versionsIn = (file) =>
@@ -55,6 +59,9 @@ function installed() {
     writeFileSync(`${files}/${version}`, line);
     return pip("--no-deps", "--no-compile", "--target", `${VERSIONS}/${version}`, "-r", `${files}/${version}`);
   });
+  // It is not for every machine that the clients are for.
+  const [program, ...args] = pip("--no-deps", "--target", COLLECTOR_FOLDER, "-r", `${WANTED}/collector.txt`);
+  const collector = () => spawnSync(program, args, { encoding: "utf8" }).status === 0;
   const steps = [
     [python, "-m", "venv", "--clear", FOLDER], pip("-r", `${WANTED}/requirements.txt`),
     // Without its formatter.
@@ -68,6 +75,7 @@ function installed() {
   } finally {
     rmSync(files, { recursive: true });
   }
+  if (!collector()) console.log("python: metrics are not sent to a collector: pip has none for this machine");
   writeFileSync(DONE, wanted());
   return undefined;
 }
