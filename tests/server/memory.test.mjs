@@ -21,6 +21,16 @@ const place = placeFor("memory");
 const mib = ({ pid }, what) =>
   Number(readFileSync(`/proc/${pid}/status`, "utf8").match(new RegExp(`^${what}:\\s+(\\d+) kB$`, "m"))[1]) / 1_024;
 
+// A page of 2 MiB that holds a few objects was a third of the memory after the start.
+test("no memory is asked for in huge pages", WITHIN, async () => {
+  const { server, url } = await place.begin();
+  assert.equal((await fetch(`${url}/healthz`)).status, 200);
+  const flags = readFileSync(`/proc/${server.pid}/smaps`, "utf8").match(/^VmFlags:.*$/gm);
+  assert.ok(flags.length > 10);
+  assert.deepEqual(flags.filter((line) => / hg( |$)/.test(line)), []);
+  assert.deepEqual(await server.end(), { code: 0, signal: null });
+});
+
 test("thousands of counters take bounded memory, and a start does not wait for them", WITHIN, async () => {
   const { server, url } = await place.begin();
   for (let first = 0; first < COUNTERS; first += BODY) {
