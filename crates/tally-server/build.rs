@@ -25,6 +25,7 @@ const CHARTS: [(&str, &str); 2] = [
 const CHARTS_LICENCE: &str = "node_modules/uplot/LICENSE";
 
 fn main() -> io::Result<()> {
+    link_compactly();
     let root = root()?;
     let mut files = vec![
         (
@@ -64,6 +65,14 @@ fn main() -> io::Result<()> {
         .map(PathBuf::from)
         .unwrap_or_default();
     fs::write(out.join("files.rs"), table)
+}
+
+/// Addresses that the loader moves take a bit each instead of 24 bytes: 290 KB less. Linkers and C libraries know this
+/// form since 2022 (glibc 2.36, musl 1.2.4).
+fn link_compactly() {
+    if env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|os| os == "linux") {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
 }
 
 fn root() -> io::Result<PathBuf> {
