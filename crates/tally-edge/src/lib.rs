@@ -78,7 +78,7 @@ use pages::live;
 #[cfg(feature = "queue")]
 use queue::producer;
 #[cfg(feature = "redis")]
-pub use redis::batch::{open_subscription, run_commands};
+pub use redis::batch::{open_subscription, run_commands, run_parts};
 #[cfg(feature = "redis")]
 use redis::calls as redis_calls;
 use tally_api::access::Right;

@@ -9,6 +9,7 @@
 //! | [`sorted`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`] | known scripts of rate-limit clients |
 //! | [`words`] | words that say how many others follow |
+//! | [`together`] | commands of several connections that run as one batch
 //! | [`options`], [`glob`] | options of commands, and patterns of names |
 //! | [`error`], [`reply_error`], [`reply_room`], [`kept_replies`] | replies, the room for those of a request, and for those that are stored |
 //! | [`mod@random`] | random numbers that follow from a seed |
@@ -42,6 +43,7 @@ pub mod sorted;
 pub mod sorted_sets;
 pub mod space;
 pub mod strings;
+pub mod together;
 pub mod window;
 pub mod words;
 

@@ -8,6 +8,7 @@
 //! ([`tally_resp::framing`]), the memory that clients fill together ([`HeldBytes`]), the time in which a client is
 //! admitted and a command arrives, and how long output may wait.
 
+mod gathering;
 mod request;
 mod streams;
 
@@ -19,12 +20,12 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use tally_api::routes::RouteName;
-use tally_host::{Host, Memory};
 use tally_redis::notifications::Subscription;
 use tally_redis::request::CommandBatch;
+use tally_redis::together::BatchKind;
 use tally_resp::connection::{Connection, shapes_of};
 use tally_resp::step::{ConnectionStep, OUTPUT_BYTES_MAX, Owed};
-use tally_wire::redis::{Reply, UNAVAILABLE};
+use tally_wire::redis::UNAVAILABLE;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -37,6 +38,7 @@ use super::ground::Ground;
 use super::guest::Guest;
 use super::http::tls::Tls;
 use super::place::Home;
+use gathering::{Gathering, Outcome};
 use request::ConnectionRequest;
 use streams::Streams;
 
@@ -61,8 +63,7 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 /// Where Redis's clients enter: a listener with the memory of an edge.
 pub(crate) struct RespDoor {
     ground: Rc<Ground>,
-    guest: Rc<Guest>,
-    memory: Rc<Memory>,
+    gathering: Rc<Gathering>,
     tls: Option<Tls>,
     bounds: Arc<ClientBounds>,
     ends: watch::Receiver<bool>,
@@ -97,10 +98,11 @@ impl RespDoor {
         tls: Option<&Tls>,
         ends: &watch::Receiver<bool>,
     ) -> Rc<Self> {
+        let ground = home.ground().clone();
+        let guest = Rc::new(Guest::of_edge(home));
         Rc::new(Self {
-            ground: home.ground().clone(),
-            guest: Rc::new(Guest::of_edge(home)),
-            memory: Rc::default(),
+            gathering: Gathering::new(ground.clone(), guest),
+            ground,
             tls: tls.cloned(),
             bounds: bounds.clone(),
             ends: ends.clone(),
@@ -204,7 +206,7 @@ impl RespDoor {
                 let request = ConnectionRequest::new(client.peer, key);
                 let opened = tally_edge::open_subscription(
                     Box::new(request),
-                    self.host(),
+                    self.gathering.host(),
                     self.ground.context(),
                     wanted.clone(),
                 );
@@ -219,10 +221,6 @@ impl RespDoor {
         }
     }
 
-    fn host(&self) -> Host {
-        Host::new(self.guest.clone(), self.memory.clone())
-    }
-
     /// Succeeds for a client that may run commands with this key.
     async fn check(&self, peer: SocketAddr, key: Option<String>) -> Result<(), String> {
         let nothing = CommandBatch {
@@ -232,12 +230,7 @@ impl RespDoor {
         self.run(peer, key, nothing).await.map(drop)
     }
 
-    async fn run(
-        &self,
-        peer: SocketAddr,
-        key: Option<String>,
-        batch: CommandBatch,
-    ) -> Result<Vec<Reply>, String> {
+    async fn run(&self, peer: SocketAddr, key: Option<String>, batch: CommandBatch) -> Outcome {
         let Some(_held) = self.bounds.begin_request() else {
             return Err(format!(
                 "{UNAVAILABLE} too many requests are answered at once; nothing was done, try again"
@@ -248,13 +241,26 @@ impl RespDoor {
             true => RouteName::RedisTransaction,
             false => RouteName::RedisPipeline,
         };
-        let request = Box::new(ConnectionRequest::new(peer, key));
-        let ran = tally_edge::run_commands(request, self.host(), self.ground.context(), batch);
-        let outcome = ran.await;
+        let kind = BatchKind::of(&batch.commands).filter(|_| !batch.is_transaction);
+        let outcome = match kind {
+            Some(kind) => self.gathering.run(peer, key, kind, batch.commands).await,
+            None => self.run_alone(peer, key, batch).await,
+        };
         let took = begun.elapsed();
         self.bounds.times().observe(route, took);
         debug!("{} over Redis's protocol {took:?}", route.as_str());
         outcome
+    }
+
+    async fn run_alone(
+        &self,
+        peer: SocketAddr,
+        key: Option<String>,
+        batch: CommandBatch,
+    ) -> Outcome {
+        let request = Box::new(ConnectionRequest::new(peer, key));
+        let context = self.ground.context();
+        tally_edge::run_commands(request, self.gathering.host(), context, batch).await
     }
 }
 

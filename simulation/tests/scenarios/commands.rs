@@ -99,6 +99,59 @@ fn additions_of_which_nothing_is_known_are_told_so_and_the_next_go_on() {
 }
 
 #[test]
+fn additions_that_fail_in_the_middle_of_a_batch_are_told_so_and_those_beside_them_count_once() {
+    let scene = Scene::new(&["FRA"]);
+    let each = |words: &str| ["hits", "other", "third"].map(|key| format!("{words} {key}"));
+    assert_eq!(numbers(&scene.done(0, pipeline(&each("INCR")))), [1, 1, 1]);
+    // Both tries of the message about one of the counters are lost, before it counts and after.
+    let (first, again) = (
+        scene.hold("/count", "other"),
+        scene.hold_answer("/count", "other"),
+    );
+    let twice = [each("INCR"), each("INCR")].concat();
+    let pending = scene.begin(0, pipeline(&twice));
+    scene.wait_for(&first);
+    first.lose();
+    scene.wait_for(&again);
+    again.lose();
+    let replies = scene.end(pending).json();
+    let sums: Vec<Option<i64>> = (0..6).map(|nth| replies[nth]["result"].as_i64()).collect();
+    assert_eq!(
+        [sums[0], sums[2], sums[3], sums[5]],
+        [2, 2, 3, 3].map(Some),
+        "{replies}"
+    );
+    scene.settle();
+    let after = numbers(&scene.done(0, pipeline(&each("INCR"))));
+    assert_eq!([after[0], after[2]], [4, 4]);
+    // Those of one counter are one message: both of them count, or neither does.
+    match (sums[1], sums[4]) {
+        (None, None) => assert!([2, 4].contains(&after[1]), "{after:?}"),
+        acknowledged => assert_eq!((acknowledged, after[1]), ((Some(2), Some(3)), 4)),
+    }
+}
+
+#[test]
+fn additions_to_other_counters_go_on_while_one_counter_is_locked() {
+    let scene = Scene::new(&["FRA"]);
+    let each = ["INCR other".to_owned(), "INCR hits".to_owned()];
+    assert_eq!(numbers(&scene.done(0, pipeline(&each))), [1, 1]);
+    let held = scene.hold("/operate", "");
+    let setting = scene.begin(0, pipeline(&["SET other 9".to_owned()]));
+    scene.wait_for(&held);
+    let replies = scene.ask(0, pipeline(&each)).json();
+    assert_eq!(replies[1], json!({"result": 2}), "{replies}");
+    let refusal = replies[0]["error"].as_str().unwrap_or_default();
+    assert!(
+        refusal.contains("another command works on this key"),
+        "{replies}"
+    );
+    held.let_go();
+    scene.end(setting);
+    assert_eq!(scene.value(), 2);
+}
+
+#[test]
 fn a_late_copy_of_an_addition_neither_brings_a_deleted_key_back_nor_counts_in_the_next() {
     for comes_again in [false, true] {
         let scene = Scene::new(&["FRA"]);

@@ -309,6 +309,14 @@ fn count_request(context: &RequestContext, route: RouteName, total_ms: i64, refu
     }
 }
 
+/// Counts a request whose answer is no response, with the status that it would have by HTTP.
+pub fn count(context: &RequestContext, route: RouteName, status: u16) {
+    if status >= 500 {
+        log_failure(context, route, status, None);
+    }
+    count_request(context, route, context.age_ms(), None);
+}
+
 /// Measures the request, and adds its times: `total`, of which `cell` was waited for cells, roots and the aggregator,
 /// both in whole milliseconds. An answer without any has no such header. Source: W3C Server Timing, section 3.
 fn timing(

@@ -3,19 +3,22 @@
 //!
 //! Invariant: they run as a request by HTTP with the same key does: with its rights, budgets, metrics and audit log.
 
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, join_all};
 
 use super::work::{CommandRefusal, CommandWork, admit, check_subscription, refusal_of, subscribe};
 use crate::deployment::callers::identify;
 use crate::deployment::canary;
+use crate::deployment::key_budget;
 use crate::kit::request_context::RequestContext;
-use crate::kit::respond::{self, Answer};
+use crate::kit::respond;
 use tally_api::access::Caller;
 use tally_api::routes::RouteName;
 use tally_host::http::{Context, Request};
 use tally_host::{Host, Stream};
 use tally_redis::notifications::Subscription;
 use tally_redis::request::CommandBatch;
+use tally_redis::together::divide;
+use tally_wire::messages::Arguments;
 use tally_wire::problem::{Code, Problem};
 use tally_wire::redis::Reply;
 
@@ -31,6 +34,21 @@ pub fn run_commands(
         let context = RequestContext::new(request, host, background, canary::look);
         let identified = identify_connection(&context).await;
         run(&context, identified, batch).await
+    })
+}
+
+/// As [`run_commands`], for commands that several connections of one client sent at once. Returns the outcome of each
+/// part: of the commands of one connection.
+pub fn run_parts(
+    request: Box<dyn Request>,
+    host: Host,
+    background: Context,
+    parts: Vec<Vec<Arguments>>,
+) -> LocalBoxFuture<'static, Vec<Result<Vec<Reply>, String>>> {
+    Box::pin(async move {
+        let context = RequestContext::new(request, host, background, canary::look);
+        let identified = identify_connection(&context).await;
+        run_together(&context, identified, parts).await
     })
 }
 
@@ -75,6 +93,50 @@ async fn run(
     count(context, route, ran)
 }
 
+/// Runs parts as one batch, unless the client's key has a budget, because a batch that exceeds a budget is refused as a
+/// whole.
+async fn run_together(
+    context: &RequestContext,
+    identified: Result<(), Problem>,
+    parts: Vec<Vec<Arguments>>,
+) -> Vec<Result<Vec<Reply>, String>> {
+    let lengths: Vec<usize> = parts.iter().map(Vec::len).collect();
+    let divided = |outcome| {
+        for _ in &lengths {
+            respond::count(context, RouteName::RedisPipeline, status_of(&outcome));
+        }
+        divide(&lengths, outcome.map_err(|refusal| refusal.text))
+    };
+    let caller = match caller_of(context, identified) {
+        Ok(caller) => caller,
+        Err(refusal) => return divided(Err(refusal)),
+    };
+    let run = async |commands| work_of(context, &caller).run(commands, false).await;
+    if caller.budgets().next().is_none() {
+        return divided(run(parts.into_iter().flatten().collect()).await);
+    }
+    let run_part = async |(index, commands)| {
+        let ran = match spend_as_request(context, &caller, index).await {
+            Ok(()) => run(commands).await,
+            Err(problem) => Err(refusal_of(&problem)),
+        };
+        count(context, RouteName::RedisPipeline, ran)
+    };
+    join_all(parts.into_iter().enumerate().map(run_part)).await
+}
+
+/// Uses what each request uses of a key's budget. The first part's was used when the caller was identified.
+async fn spend_as_request(
+    context: &RequestContext,
+    caller: &Caller,
+    index: usize,
+) -> Result<(), Problem> {
+    match index {
+        0 => Ok(()),
+        _ => key_budget::spend(context, caller, 1).await,
+    }
+}
+
 /// Opens the stream of a subscription.
 ///
 /// # Errors
@@ -94,17 +156,21 @@ async fn run_as_caller(
     batch: CommandBatch,
 ) -> Result<Vec<Reply>, CommandRefusal> {
     let caller = caller_of(context, identified)?;
-    let work = CommandWork {
-        context,
-        caller: &caller,
-        key: None,
-        path: "",
-        body: b"",
-    };
+    let work = work_of(context, &caller);
     if batch.is_transaction && batch.commands.iter().any(|args| work.aborts(args)) {
         return Err(CommandRefusal::aborted());
     }
     work.run(batch.commands, batch.is_transaction).await
+}
+
+fn work_of<'a>(context: &'a RequestContext, caller: &'a Caller) -> CommandWork<'a> {
+    CommandWork {
+        context,
+        caller,
+        key: None,
+        path: "",
+        body: b"",
+    }
 }
 
 async fn listen_as_caller(
@@ -136,13 +202,12 @@ fn count<T>(
     route: RouteName,
     outcome: Result<T, CommandRefusal>,
 ) -> Result<T, String> {
-    let status = outcome
-        .as_ref()
-        .map_or_else(|refusal| refusal.status, |_| 200);
-    drop(respond::respond(
-        context,
-        route,
-        Answer::json(String::new()).with_status(status),
-    ));
+    respond::count(context, route, status_of(&outcome));
     outcome.map_err(|refusal| refusal.text)
+}
+
+fn status_of<T>(outcome: &Result<T, CommandRefusal>) -> u16 {
+    outcome
+        .as_ref()
+        .map_or_else(|refusal| refusal.status, |_| 200)
 }

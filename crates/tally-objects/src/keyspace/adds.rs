@@ -9,6 +9,7 @@ use super::counters::UpdateOutcome;
 use super::locks::Guard;
 use super::requests::keys_of;
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::order::set_of;
 use tally_redis::reply_error::ReplyError;
 use tally_redis::{error, kept_replies, strings};
 use tally_wire::messages::Fault;
@@ -123,19 +124,20 @@ impl KeyspaceCore {
         }
     }
 
-    /// Runs several increments: those of one counter are one message to its cell.
+    /// Runs several increments: those of one counter are one message to its cell. Each counter is locked by itself, so
+    /// increments of others do not fail while one is locked.
     pub(super) async fn add_all(
         &self,
         requests: &[CommandRequest<'_>],
         here: &Datacenter,
         holds: bool,
-    ) -> Result<Vec<Reply>, Fault> {
-        let held = requests.iter().filter(|_| holds);
-        let held = held.map(|request| request.args[1].clone()).collect();
-        let _held = self.hold_to_add(held, here).await?;
-        let add =
-            async |_: String, group: Vec<&CommandRequest<'_>>| self.add_group(&group, here).await;
-        Ok(self.by_key(requests, COUNTERS_AT_ONCE, add).await)
+    ) -> Vec<Reply> {
+        let add = async |key: String, group: Vec<&CommandRequest<'_>>| {
+            let only = set_of(holds.then_some(key));
+            let _held = self.hold_to_add(only, here).await?;
+            self.add_group(&group, here).await
+        };
+        self.by_key(requests, COUNTERS_AT_ONCE, add).await
     }
 
     /// Adds to one key.

@@ -78,8 +78,12 @@ impl AddLanes {
         })
     }
 
-    /// Waits for other additions if some are expected.
+    /// Waits for other additions if some are expected. Where one request may wake another, those that arrive together
+    /// are handled in one turn, so it waits for none.
     async fn gather(&self) {
+        if self.host.platform().wakes_requests() {
+            return;
+        }
         let messages_left = self.gathering_messages_left.get();
         let messages = self.messages_since_gather.get() + 1;
         if messages_left == 0 && messages < GATHER_EVERY {

@@ -172,8 +172,7 @@ impl KeyspaceCore {
         } else if elements > 1 {
             self.add_elements_all(&rest[..elements], here, holds).await
         } else if adds > 0 {
-            let added = self.add_all(&rest[..adds], here, holds).await;
-            added.unwrap_or_else(|fault| vec![unavailable(&fault); adds])
+            self.add_all(&rest[..adds], here, holds).await
         } else {
             let reply = self.one(next, here, holds, room.steps()).await;
             let reply = reply.unwrap_or_else(|fault| unavailable(&fault));

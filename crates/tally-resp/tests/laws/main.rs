@@ -11,3 +11,4 @@ mod connection;
 mod framing;
 mod shape;
 mod subscriptions;
+mod together;
