@@ -4,7 +4,8 @@
 //! after that, so a power failure finds at most one commit of a log that is not complete.
 //!
 //! Life: planned → committed → synced → known to the registry → let out. While threads that may wait sync logs, this
-//! one answers others, whose writes are in the next commit.
+//! one answers others, whose writes are in the next commit. That commit begins before the answers of the last one
+//! leave, because both take as long.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -12,9 +13,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use tokio::task::JoinHandle;
+
 use super::clock::Turns;
 use super::ground::Ground;
-use super::place::Place;
+use super::place::{Durable, Place};
 use super::store::registry::Registry;
 
 /// The most threads that sync the commits of one tick: each waits for the disk at most of the time.
@@ -50,24 +53,44 @@ impl Commits {
     }
 
     /// Commits what is planned, and what these commits plan.
-    fn run(&self, ground: &Rc<Ground>) {
+    fn run(self: &Rc<Self>, ground: &Rc<Ground>) {
         loop {
             let committed = self.commit();
             if committed.is_empty() {
                 return;
             }
-            let turn = ground.clock.turn();
-            let is_quiet = turn.wrapping_sub(self.synced_turn.replace(turn)) <= TURNS_MIN;
-            if is_quiet {
+            if self.turns_since_sync(ground) <= TURNS_MIN {
                 sync(&logs_of(&committed), ground);
-                settle(&committed, &ground.registry);
+                settle(&committed, &ground.registry).let_out();
             } else {
-                let known = ground.clone();
-                ground.spawn(async move {
-                    sync_elsewhere(&committed, &known).await;
-                    settle(&committed, &known.registry);
-                });
+                let (commits, known) = (self.clone(), ground.clone());
+                ground.spawn(async move { commits.sync_elsewhere(committed, &known).await });
             }
+        }
+    }
+
+    /// How many turns there were since the sync before the one that begins now.
+    fn turns_since_sync(&self, ground: &Ground) -> u64 {
+        let turn = ground.clock.turn();
+        turn.wrapping_sub(self.synced_turn.replace(turn))
+    }
+
+    /// Syncs commits in other threads, while this one answers others, and so on with what these write meanwhile.
+    async fn sync_elsewhere(&self, mut committed: Vec<Rc<Place>>, ground: &Ground) {
+        let mut under_way = begin_sync(&committed);
+        while !committed.is_empty() {
+            for part in under_way {
+                match part.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(why)) => ground.disk_failed(&why),
+                    Err(error) => ground.disk_failed(&error.to_string()),
+                }
+            }
+            let settled = settle(&committed, &ground.registry);
+            committed = self.commit();
+            under_way = begin_sync(&committed);
+            self.synced_turn.set(ground.clock.turn());
+            settled.let_out();
         }
     }
 
@@ -77,7 +100,7 @@ impl Commits {
         let mut committed: Vec<_> = under_way.cloned().collect();
         loop {
             sync(&logs_of(&committed), ground);
-            settle(&committed, &ground.registry);
+            settle(&committed, &ground.registry).let_out();
             committed = self.commit();
             if committed.is_empty() {
                 return;
@@ -105,41 +128,51 @@ fn sync(logs: &[Arc<File>], ground: &Ground) {
     }
 }
 
-/// Syncs the logs in other threads, while this one answers others.
-async fn sync_elsewhere(places: &[Rc<Place>], ground: &Ground) {
+/// Begins to sync the logs in other threads.
+fn begin_sync(places: &[Rc<Place>]) -> Vec<JoinHandle<Result<(), String>>> {
     let logs = logs_of(places);
     let parts = logs.chunks(logs.len().div_ceil(SYNCED_AT_ONCE).max(1));
     let begun = parts.map(|part| {
         let part = part.to_vec();
         tokio::task::spawn_blocking(move || write_out(&part))
     });
-    for part in begun.collect::<Vec<_>>() {
-        match part.await {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => ground.disk_failed(&why),
-            Err(error) => ground.disk_failed(&error.to_string()),
-        }
+    begun.collect()
+}
+
+/// What waited for commits that are synced, and that the registry knows of.
+#[derive(Default)]
+struct Settled(Vec<Durable>);
+
+impl Settled {
+    fn add(&mut self, place: &Rc<Place>) {
+        self.0.push(place.synced());
+    }
+
+    fn let_out(self) {
+        self.0.into_iter().for_each(Durable::let_out);
     }
 }
 
-/// Lets out what waited for commits that are synced now. The registry notes all new ones of a tick together.
-fn settle(synced: &[Rc<Place>], registry: &Registry) {
+/// Takes what waited for commits that are synced now. The registry notes all new ones of a tick together.
+fn settle(synced: &[Rc<Place>], registry: &Registry) -> Settled {
+    let mut settled = Settled::default();
     let synced = synced.iter().filter(|place| place.is_syncing());
     let (unregistered, registered): (Vec<_>, Vec<_>) =
         synced.partition(|place| place.database.is_unregistered());
-    registered.iter().for_each(|place| place.let_out());
+    registered.iter().for_each(|place| settled.add(place));
     if unregistered.is_empty() {
-        return;
+        return settled;
     }
     let entries = unregistered.iter();
     let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
     match registry.note(entries, true) {
         Ok(()) => unregistered.iter().for_each(|place| {
             place.database.registered();
-            place.let_out();
+            settled.add(place);
         }),
         Err(why) => unregistered.iter().for_each(|place| place.refuse(&why)),
     }
+    settled
 }
 
 /// Commits, as long as the node lives.

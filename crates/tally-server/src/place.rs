@@ -68,6 +68,20 @@ impl Incarnation {
 /// An action that waits for a commit.
 type Held = Box<dyn FnOnce()>;
 
+/// What waited for a commit that is durable now.
+pub(crate) struct Durable {
+    actions: Vec<Held>,
+    waiting: Vec<Waker>,
+}
+
+impl Durable {
+    /// Lets it out, in its order.
+    pub(crate) fn let_out(self) {
+        self.actions.into_iter().for_each(|action| action());
+        self.waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
 /// Where an object lives while it is open.
 pub(crate) struct Place {
     pub(crate) ground: Rc<Ground>,
@@ -274,17 +288,16 @@ impl Place {
         false
     }
 
-    /// Lets out what waited for a commit that is synced, and which the registry knows of.
-    pub(crate) fn let_out(self: &Rc<Self>) {
+    /// Takes what waited for a commit that is synced, and which the registry knows of. Plans the next commit.
+    pub(crate) fn synced(self: &Rc<Self>) -> Durable {
         self.is_syncing.set(false);
         self.commits.set(self.commits.get() + 1);
-        for action in self.committed.take() {
-            action();
-        }
-        for waker in self.syncing.take() {
-            waker.wake();
-        }
+        let durable = Durable {
+            actions: self.committed.take(),
+            waiting: self.syncing.take(),
+        };
         self.plan_commit();
+        durable
     }
 
     /// The registry cannot know of what was committed, so nothing rests on it: the turn is refused.
