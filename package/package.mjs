@@ -122,7 +122,7 @@ function manifest() {
     },
     dependencies: { workerd: pinned.workerd },
     optionalDependencies: Object.fromEntries(Object.keys(NATIVE).map((platform) => [nativePackage(platform), version])),
-    peerDependencies: { miniflare: "^5.0.0-0", react: ">=18", wrangler: ">=4" },
+    peerDependencies: { miniflare: "^5.0.0-0", react: ">=18", wrangler: ">=4.107" },
     peerDependenciesMeta: { miniflare: { optional: true }, react: { optional: true }, wrangler: { optional: true } },
     tally: { wrangler: pinned.wrangler },
   };

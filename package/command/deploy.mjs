@@ -6,7 +6,7 @@
 // the smoke test runs in its local mode.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { createInterface } from "node:readline/promises";
 import { makeFolder, writePrivate } from "../../scripts/private-files.mjs";
 import { Tally } from "../client/index.ts";
-import { JURISDICTIONS, R2_JURISDICTIONS, configurations, read } from "./deploy/configurations.mjs";
+import { JURISDICTIONS, R2_JURISDICTIONS, configurations, isTaken, read } from "./deploy/configurations.mjs";
 import { newKey, writeKeys } from "./keys.mjs";
 import { EXIT, Failure } from "./outcome.mjs";
 import { nodeFault, PACKAGE, ROOT } from "./place.mjs";
@@ -40,11 +40,13 @@ async function carryOut({ options, screen }, work) {
   return EXIT.done;
 }
 
-// wrangler of the project, of this package, or the version that this package was tested with.
+// wrangler of the project, of this package, or the version that this package was tested with. An older one leaves out
+// the classes of objects.
 function wranglerOf() {
   for (const from of [join(process.cwd(), "package.json"), join(ROOT, "package.json")]) {
     try {
       const path = createRequire(from).resolve("wrangler/package.json");
+      if (!isTaken(JSON.parse(readFileSync(path, "utf8")).version)) continue;
       return [process.execPath, [join(dirname(path), "bin/wrangler.js")]];
     } catch {
       // The next one.

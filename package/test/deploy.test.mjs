@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { configurations } from "../command/deploy/configurations.mjs";
+import { configurations, isTaken } from "../command/deploy/configurations.mjs";
 import { ROOT, TALLY, openServer } from "./server.mjs";
 
 const KEY = "0123456789abcdef0123456789abcdef";
@@ -75,7 +75,7 @@ function place(name) {
   const folder = join(server.place, name);
   mkdirSync(join(folder, "node_modules/wrangler/bin"), { recursive: true });
   writeFileSync(join(folder, "package.json"), "{}");
-  writeFileSync(join(folder, "node_modules/wrangler/package.json"), '{"name":"wrangler","version":"4.0.0"}');
+  writeFileSync(join(folder, "node_modules/wrangler/package.json"), '{"name":"wrangler","version":"4.164.0"}');
   writeFileSync(join(folder, "node_modules/wrangler/bin/wrangler.js"), NOTING);
   writeFileSync(join(folder, "keys.json"), KEYS);
   const calls = () =>
@@ -209,6 +209,11 @@ test("keys that are made anew are for their owner alone", async () => {
   const { code, stderr } = await run();
   assert.equal(code, 4, stderr);
   assert.equal(statSync(join(folder, "tally-deploy/keys.json")).mode & 0o777, 0o600);
+});
+
+test("wrangler of a project is used if it takes `exports`", () => {
+  for (const version of ["4.107.0", "4.164.0", "5.0.0"]) assert.ok(isTaken(version), version);
+  for (const version of ["4.106.9", "4.0.0", "3.114.0"]) assert.ok(!isTaken(version), version);
 });
 
 const parsed = (text) => JSON.parse(text.replace(/^\/\/.*\n/, ""));

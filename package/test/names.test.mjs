@@ -18,7 +18,7 @@ const isStranger = (text) => STRANGER.find((pattern) => pattern.test(text));
 
 test("no text installs or imports a stranger's package", () => {
   const { stdout } = spawnSync("git", ["ls-files"], { cwd: ROOT, encoding: "utf8" });
-  const isText = (path) => /\.(?:md|m?js|ts|py|rs|html|service|toml|json|yml)$|file$/i.test(path);
+  const isText = (path) => /\.(?:md|m?js|ts|py|rs|html|service|toml|jsonc?|yml)$|file$/i.test(path);
   const files = stdout.split("\n").filter(isText);
   const texts = files.filter((path) => path !== "package/test/names.test.mjs");
   assert.ok(texts.length > 500, `${texts.length} files`);

@@ -5,6 +5,15 @@ import { join } from "node:path";
 /** The jurisdictions of Cloudflare. */
 export const JURISDICTIONS = ["eu", "fedramp", "fedramp-high", "us"];
 
+// The first wrangler that takes `exports`.
+const WRANGLER_MIN = [4, 107];
+
+/** Whether wrangler of this version takes these configurations. */
+export function isTaken(version) {
+  const [major, minor] = version.split(".").map(Number);
+  return major > WRANGLER_MIN[0] || (major === WRANGLER_MIN[0] && minor >= WRANGLER_MIN[1]);
+}
+
 /** A configuration. Its comments have lines of their own, and a list may end in a comma. */
 export const read = (path) =>
   JSON.parse(
