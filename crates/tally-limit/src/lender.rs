@@ -397,6 +397,12 @@ impl Lender {
         i64::MAX
     }
 
+    /// Whether anything is used, lent or held, by what has not expired.
+    pub(super) fn has_used(&self, policy: &Policy, now_ms: i64) -> bool {
+        let is_idle = self.leases.is_empty() && self.meter.idle_at_ms(policy) <= now_ms;
+        !is_idle || self.open_holds(now_ms).count > 0
+    }
+
     /// The bytes of its leases.
     pub(super) fn lease_bytes(&self) -> u64 {
         let leases = self.leases.capacity().saturating_mul(size_of::<Lease>());

@@ -230,6 +230,21 @@ impl Table {
         self.slots.slot_of(&own_subject).is_some()
     }
 
+    /// Whether anything of a key is used, lent or held, in a slot of its own. A key of which nothing is may have been
+    /// elsewhere since, also if named calls of it are remembered here.
+    pub fn has_used(&self, name: &str, key: &str, wall_ms: i64) -> bool {
+        let now_ms = self.clock.peek(wall_ms);
+        let mut own_subject = String::new();
+        subject(&mut own_subject, name, key);
+        let slot = self.slots.slot_of(&own_subject);
+        let entry = slot.and_then(|slot| self.slots.get(slot));
+        entry.is_some_and(|entry| {
+            let mut lender = entry.lender.clone();
+            lender.expire(&entry.policy, now_ms);
+            lender.has_used(&entry.policy, now_ms)
+        })
+    }
+
     /// Answers a borrower of leases for a key of a global limit. [`LeaseAnswer::must_commit`] says whether the table
     /// must be committed before the answer is sent. A request without a waiting call changes no policy, because its
     /// borrower may not know a newer one, and gets no grant under another policy. Without room for the key, or for

@@ -20,6 +20,7 @@ mod key_ends;
 mod key_values;
 mod keys;
 mod lifetimes;
+mod limiters;
 mod listeners;
 mod lookups;
 mod made_keys;

@@ -3,6 +3,7 @@
 //! Invariant: a limiter judges a key only if the key is placed there by the newest number that the limiter has
 //! received. If the key had another limiter before, that one must have handed it over first. The old limiter stores the
 //! new number before it answers, whatever number its own isolate was started with. So no two limiters judge one key.
+//! `tests/laws/limiters.rs` goes through all interleavings of this code.
 
 use std::rc::Rc;
 
@@ -67,6 +68,19 @@ pub enum KeyPlace {
     At(u32),
 }
 
+/// What a limiter does with a demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandStep {
+    /// It decides.
+    Decide,
+    /// It takes the key over from that limiter, and looks again.
+    TakeOver(u32),
+    /// It forwards the demand to that limiter.
+    Forward(u32),
+    /// It refuses: the limiter that forwarded the demand knows another number.
+    Refuse,
+}
+
 /// A limiter's knowledge of the number.
 #[derive(Clone, Debug)]
 pub struct Spread {
@@ -89,8 +103,9 @@ impl Spread {
         let configured = self.configured.counts;
         let is_newer =
             counts.before == Some(configured.now) && configured.before != Some(counts.now);
-        // Known numbers are stored too: an isolate of the previous deployment may start here.
-        let is_same = counts == configured && configured.before.is_some();
+        // Known numbers are stored too: an isolate of the previous deployment may start here. They do not replace
+        // newer ones, which a limiter of the former deployment does not know.
+        let is_same = self.counts(now_ms) == counts && configured.before.is_some();
         let until_ms = received_ms.saturating_add(VALID_MS);
         if !(is_newer || is_same) || until_ms <= now_ms {
             return false;
@@ -128,5 +143,28 @@ impl Spread {
             (_, Some(before)) if before != me => KeyPlace::After(before),
             _ => KeyPlace::Here,
         }
+    }
+
+    /// What limiter `me` does with a demand. `is_known`: whether anything of the key is used here, or it was taken
+    /// over.
+    pub fn step(
+        &self,
+        key: &str,
+        me: u32,
+        now_ms: i64,
+        (is_known, is_forwarded): (impl FnOnce() -> bool, bool),
+    ) -> DemandStep {
+        match self.place_of(key, me, now_ms) {
+            KeyPlace::At(_) if is_forwarded => DemandStep::Refuse,
+            KeyPlace::At(home) => DemandStep::Forward(home),
+            KeyPlace::After(before) if !is_known() => DemandStep::TakeOver(before),
+            KeyPlace::After(_) | KeyPlace::Here => DemandStep::Decide,
+        }
+    }
+
+    /// Whether limiter `me` may give a key, once it has received and stored the numbers of the limiter that asks. Not
+    /// if it decides the key by its own: then the two know of numbers that exclude each other.
+    pub fn may_give(&self, key: &str, me: u32, now_ms: i64) -> bool {
+        matches!(self.place_of(key, me, now_ms), KeyPlace::At(_))
     }
 }

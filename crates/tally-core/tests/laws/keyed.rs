@@ -12,6 +12,9 @@ use world::{Guard, Keys, World};
 /// The leads that are home, one after the other.
 const HOMES: &[u8] = &[0, 1, 0];
 
+/// A late copy arrives where its lead has struck the write out, and is home again.
+const HOMES_OF_THREE_MOVES: &[u8] = &[0, 1, 0, 1];
+
 fn keeps_the_laws(keys: Keys, homes: &'static [u8], faults: (u8, u8)) {
     let explored = explore(vec![World::new(keys, homes, None, faults)], true);
     explored.keeps_the_laws(&format!("keyed writes of {keys:?}"), 1_000);
@@ -26,6 +29,7 @@ fn fails_without(keys: Keys, guard: Guard, law: &str) {
 fn a_write_with_a_key_of_a_client_counts_once_and_ends() {
     keeps_the_laws(Keys::Client, HOMES, (1, 1));
     keeps_the_laws(Keys::TwoClients, HOMES, (0, 1));
+    keeps_the_laws(Keys::Client, HOMES_OF_THREE_MOVES, (1, 0));
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn a_write_with_a_drawn_key_counts_once_and_ends() {
 #[ignore = "many worlds"]
 fn two_clients_with_all_faults_keep_the_laws_of_keyed_writes() {
     keeps_the_laws(Keys::TwoClients, HOMES, (1, 1));
-    keeps_the_laws(Keys::Drawn, &[0, 1, 0, 1], (2, 1));
+    keeps_the_laws(Keys::Drawn, HOMES_OF_THREE_MOVES, (2, 1));
 }
 
 const TWICE: &str = "counts twice";

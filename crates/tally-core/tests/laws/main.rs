@@ -9,3 +9,4 @@
 mod grants;
 mod handover;
 mod keyed;
+mod limiters;

@@ -700,3 +700,18 @@ fn a_key_that_shares_a_meter_has_no_holds() {
     );
     assert_eq!(refused, Err(CallFault::Full));
 }
+
+#[test]
+fn a_key_is_used_until_nothing_of_it_counts_although_its_named_calls_are_known() {
+    for policy in policies() {
+        let mut table = Table::in_memory();
+        assert!(!table.has_used("p", "k", BEGIN_MS));
+        table
+            .call(&check(&policy, "k", 1), &hold(1, 5_000), BEGIN_MS)
+            .unwrap();
+        assert!(table.has_used("p", "k", BEGIN_MS + 4_000), "{policy:?}");
+        let later_ms = BEGIN_MS + 5_000 + 3 * WINDOW_MS;
+        assert!(table.knows("p", "k"));
+        assert!(!table.has_used("p", "k", later_ms), "{policy:?}");
+    }
+}

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::leases::forward;
 use super::object::{DemandOptions, LimiterCore, NamedDemand};
-use tally_core::cluster::spread::{KeyPlace, LimiterCounts};
+use tally_core::cluster::spread::{DemandStep, LimiterCounts};
 use tally_core::limit::handover::Handover;
 use tally_core::limit::policy::Scope;
 use tally_core::limit::table::Full;
@@ -23,12 +23,16 @@ use tally_wire::names::LimiterAddress;
 /// How long a former limiter may take to hand a key over, milliseconds.
 const HAND_OVER_MS_MAX: u64 = 1_000;
 
-/// Whether the use of a key at its former limiter counts here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MovedUse {
-    /// It counts here, or there was nothing to take over.
-    TakenOver,
-    /// There is no room for it: the key must be refused.
+/// What a limiter does with a demand, once the use of its key at the former limiter counts here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MovedStep {
+    /// It decides.
+    Decide,
+    /// It forwards the demand there.
+    Forward(LimiterAddress),
+    /// It refuses: the limiter that forwarded the demand knows another number.
+    Refuse,
+    /// There is no room for what is used: the key must be refused.
     NoRoom,
 }
 
@@ -41,23 +45,20 @@ impl LimiterCore {
         options: DemandOptions,
         remote_calls: &mut u32,
     ) -> DemandOutcome {
-        if self.must_fetch(to, demand) {
+        if let DemandStep::TakeOver(_) = self.step(to, demand, options.is_forwarded) {
             if !options.waits && demand.key_demand.kind == DemandKind::Consume {
                 return DemandOutcome::Later;
             }
             *remote_calls += 1;
-            match self.fetch_before(to, demand).await {
-                Ok(MovedUse::TakenOver) => {}
-                Ok(MovedUse::NoRoom) => return DemandOutcome::of(Full::verdict(demand.policy)),
-                Err(_) => return DemandOutcome::Unreachable,
-            }
         }
-        if let Some(home) = self.elsewhere(to, demand) {
-            if options.is_forwarded {
-                return DemandOutcome::Unreachable;
+        match self.step_after(to, demand, options.is_forwarded).await {
+            Ok(MovedStep::Decide) => {}
+            Ok(MovedStep::NoRoom) => return DemandOutcome::of(Full::verdict(demand.policy)),
+            Ok(MovedStep::Forward(home)) => {
+                *remote_calls += 1;
+                return forward(&self.host, home, demand, self.counts()).await;
             }
-            *remote_calls += 1;
-            return forward(&self.host, home, demand, self.counts()).await;
+            Ok(MovedStep::Refuse) | Err(_) => return DemandOutcome::Unreachable,
         }
         self.judge_with_recalls(to, demand).await
     }
@@ -87,11 +88,9 @@ impl LimiterCore {
         self.readable()?;
         self.merge_counts(Some(counts))?;
         let ring_key = call::limiter_key(&name, &key);
-        let home = self
-            .spread
-            .borrow()
-            .place_of(&ring_key, to.partition, self.host.now_ms());
-        if !matches!(home, KeyPlace::At(_)) {
+        let now_ms = self.host.now_ms();
+        let may_give = (self.spread.borrow()).may_give(&ring_key, to.partition, now_ms);
+        if !may_give {
             let why = "two limiters know of numbers that exclude each other; try again";
             return Err(Fault::Unavailable(why.to_owned()));
         }
@@ -126,26 +125,24 @@ impl LimiterCore {
         self.spread.borrow().counts(self.host.now_ms())
     }
 
-    fn place_of(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> KeyPlace {
-        let ring_key = call::limiter_key(demand.name, &demand.key_demand.key);
-        self.spread
-            .borrow()
-            .place_of(&ring_key, to.partition, self.host.now_ms())
-    }
-
-    /// The limiter that decides a key, if it is another.
-    pub(super) fn elsewhere(
+    /// What is done now with a demand.
+    pub(super) fn step(
         &self,
         to: &LimiterAddress,
         demand: &NamedDemand<'_>,
-    ) -> Option<LimiterAddress> {
-        match self.place_of(to, demand) {
-            KeyPlace::At(partition) => Some(LimiterAddress {
-                partition,
-                ..to.clone()
-            }),
-            KeyPlace::Here | KeyPlace::After(_) => None,
-        }
+        is_forwarded: bool,
+    ) -> DemandStep {
+        let now_ms = self.host.now_ms();
+        let (name, key) = (demand.name, &demand.key_demand.key);
+        let is_known = || {
+            self.table
+                .borrow()
+                .has_used(name.as_str(), key.as_str(), now_ms)
+                || self.taken_over.borrow_mut().get(&taken(demand)).is_some()
+        };
+        let ring_key = call::limiter_key(name, key);
+        let spread = self.spread.borrow();
+        spread.step(&ring_key, to.partition, now_ms, (is_known, is_forwarded))
     }
 
     /// Succeeds if this limiter still decides a key that it decided before an await.
@@ -157,9 +154,9 @@ impl LimiterCore {
         to: &LimiterAddress,
         demand: &NamedDemand<'_>,
     ) -> Result<(), Fault> {
-        match self.elsewhere(to, demand) {
-            None => Ok(()),
-            Some(_) => Err(Fault::Unavailable(
+        match self.step(to, demand, false) {
+            DemandStep::Decide | DemandStep::TakeOver(_) => Ok(()),
+            DemandStep::Forward(_) | DemandStep::Refuse => Err(Fault::Unavailable(
                 "the key was handed over to another limiter; try again".to_owned(),
             )),
         }
@@ -184,27 +181,39 @@ impl LimiterCore {
         Ok(())
     }
 
-    fn must_fetch(&self, to: &LimiterAddress, demand: &NamedDemand<'_>) -> bool {
-        matches!(self.place_of(to, demand), KeyPlace::After(_))
-            && !self.knows(demand)
-            && self.taken_over.borrow_mut().get(&taken(demand)).is_none()
-    }
-
-    /// Takes a key over from its former limiter, if it is not known here.
+    /// What is done with a demand, after its key was taken over if it must be.
     ///
     /// # Errors
     /// `Unavailable` where the former limiter does not answer.
-    pub(super) async fn fetch_before(
+    pub(super) async fn step_after(
         &self,
         to: &LimiterAddress,
         demand: &NamedDemand<'_>,
-    ) -> Result<MovedUse, Fault> {
-        let KeyPlace::After(partition) = self.place_of(to, demand) else {
-            return Ok(MovedUse::TakenOver);
-        };
-        if !self.must_fetch(to, demand) {
-            return Ok(MovedUse::TakenOver);
+        is_forwarded: bool,
+    ) -> Result<MovedStep, Fault> {
+        if let DemandStep::TakeOver(before) = self.step(to, demand, is_forwarded)
+            && self.take_over(to, demand, before).await? == Err(Full)
+        {
+            return Ok(MovedStep::NoRoom);
         }
+        // The number may have changed meanwhile.
+        Ok(match self.step(to, demand, is_forwarded) {
+            DemandStep::Decide | DemandStep::TakeOver(_) => MovedStep::Decide,
+            DemandStep::Refuse => MovedStep::Refuse,
+            DemandStep::Forward(partition) => MovedStep::Forward(LimiterAddress {
+                partition,
+                ..to.clone()
+            }),
+        })
+    }
+
+    /// Takes a key over from its former limiter.
+    async fn take_over(
+        &self,
+        to: &LimiterAddress,
+        demand: &NamedDemand<'_>,
+        partition: u32,
+    ) -> Result<Result<(), Full>, Fault> {
         let give = GiveKey {
             to: LimiterAddress {
                 partition,
@@ -217,20 +226,16 @@ impl LimiterCore {
         };
         let handover = call_within(&self.host, &give, HAND_OVER_MS_MAX).await?;
         // Another call may have taken it over meanwhile.
-        if !self.must_fetch(to, demand) {
-            return Ok(MovedUse::TakenOver);
+        if !matches!(self.step(to, demand, false), DemandStep::TakeOver(_)) {
+            return Ok(Ok(()));
         }
         let now_ms = self.host.now_ms();
-        let taken_over = self
-            .table
-            .borrow_mut()
-            .take_over(&demand.check(), &handover, now_ms);
-        if taken_over == Err(Full) {
-            return Ok(MovedUse::NoRoom);
+        let check = demand.check();
+        let taken_over = self.table.borrow_mut().take_over(&check, &handover, now_ms);
+        if taken_over.is_ok() {
+            self.taken_over.borrow_mut().insert(taken(demand), ());
         }
-        let mut taken_over = self.taken_over.borrow_mut();
-        taken_over.insert(taken(demand), ());
-        Ok(MovedUse::TakenOver)
+        Ok(taken_over)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::growth::MovedUse;
+use super::growth::MovedStep;
 use super::object::{LimiterCore, NamedDemand, looked};
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::lease::{LeaseAnswer, LeaseId, LeaseRequest};
@@ -55,28 +55,30 @@ impl LimiterCore {
             policy: &policy,
             key_demand: &key_demand,
         };
-        if let Some(home) = self.elsewhere(&to, &demand) {
-            // If two limiters lent the same limit, it would be lent twice. After this refusal isolates send each check
-            // to their limiter.
-            if forwarder_counts.is_some() || to.datacenter.is_some() {
+        self.may_lend(&to)?;
+        // If two limiters lent the same limit, it would be lent twice. After this refusal isolates send each check to
+        // their limiter.
+        let is_last = forwarder_counts.is_some() || to.datacenter.is_some();
+        match self.step_after(&to, &demand, is_last).await? {
+            MovedStep::Decide => {}
+            MovedStep::NoRoom => return Ok(Full::answer(&request)),
+            MovedStep::Refuse => {
                 let why =
                     "the number of limiters changes, and this one does not lend the key; try again";
                 return Err(Fault::Unavailable(why.to_owned()));
             }
-            let lease = LeaseReport {
-                to: home,
-                name,
-                policy,
-                key,
-                request,
-                forwarded: Some(self.counts()),
-                owner,
-            };
-            return call_within(&self.host, &lease, FORWARD_MS_MAX).await;
-        }
-        self.may_lend(&to)?;
-        if let MovedUse::NoRoom = self.fetch_before(&to, &demand).await? {
-            return Ok(Full::answer(&request));
+            MovedStep::Forward(home) => {
+                let lease = LeaseReport {
+                    to: home,
+                    name,
+                    policy,
+                    key,
+                    request,
+                    forwarded: Some(self.counts()),
+                    owner,
+                };
+                return call_within(&self.host, &lease, FORWARD_MS_MAX).await;
+            }
         }
         let answer = self.lend(&to, &demand, &request).await?;
         self.written(answer.must_commit)?;

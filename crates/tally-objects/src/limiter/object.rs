@@ -242,12 +242,6 @@ impl LimiterCore {
         Ok(table.holders(name.as_str(), most, self.host.now_ms()))
     }
 
-    /// Whether a key has a meter of its own here.
-    pub(super) fn knows(&self, demand: &NamedDemand<'_>) -> bool {
-        let key = demand.key_demand.key.as_str();
-        self.table.borrow().knows(demand.name.as_str(), key)
-    }
-
     pub(super) fn judge(&self, demand: &NamedDemand<'_>) -> DemandOutcome {
         let now_ms = self.host.now_ms();
         let check = demand.check();

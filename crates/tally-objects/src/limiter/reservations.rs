@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use super::growth::MovedUse;
+use super::growth::MovedStep;
 use super::object::{LimiterCore, NamedDemand};
+use tally_core::cluster::spread::DemandStep;
 use tally_core::limit::policy::Durability;
 use tally_core::limit::table::{self, Full, ReservationRefusal};
 use tally_wire::messages::{EndReservation, Fault, Reserve, Reserved};
@@ -24,12 +25,14 @@ impl LimiterCore {
         let all = NamedDemand::all(&policies, &demands)?;
         let mut has_room = true;
         for demand in &all {
-            has_room &= self.fetch_before(&to, demand).await? == MovedUse::TakenOver;
+            has_room &= self.step_after(&to, demand, false).await? != MovedStep::NoRoom;
         }
-        let homes = all.iter().map(|demand| {
-            let home = self.elsewhere(&to, demand);
-            home.map_or(to.partition, |home| home.partition)
-        });
+        let homes = all
+            .iter()
+            .map(|demand| match self.step(&to, demand, false) {
+                DemandStep::Forward(home) => home,
+                _ => to.partition,
+            });
         let homes: Vec<u32> = homes.collect();
         if homes.iter().any(|home| *home != to.partition) {
             return Ok(Reserved {

@@ -131,6 +131,8 @@ pub struct World {
     messages: Vec<Message>,
     message_faults: u8,
     crashes: u8,
+    /// Whether rows went to the place of a layout that is no newer than the one they had come by.
+    has_gone_back: bool,
 }
 
 fn at(place: u8) -> usize {
@@ -168,6 +170,7 @@ impl World {
             messages: Vec::new(),
             message_faults: faults,
             crashes: faults,
+            has_gone_back: false,
         };
         if is_written {
             let first = &mut world.places[at(layouts[0])];
@@ -520,6 +523,7 @@ impl World {
             }
             Given::Seal { .. } => {
                 let seal = self.unused_seal();
+                self.has_gone_back |= self.goes_back(place, request.version);
                 if !self.is_without(Guard::Seal) {
                     self.promise(place);
                     let version = (self.dialect == Dialect::Leads).then_some(request.version);
@@ -549,6 +553,16 @@ impl World {
                 is_live: false,
             });
         }
+    }
+
+    /// Whether rows came here, or are sealed, by a layout that is not older than this one.
+    fn goes_back(&self, place: u8, version: u8) -> bool {
+        let known = match self.places[at(place)].holding {
+            Holding::Here { since } => since,
+            Holding::Sealed(sealed) => sealed.version,
+            Holding::Nothing => None,
+        };
+        known.is_some_and(|known| known >= version)
     }
 
     /// The first number that nobody knows as a seal.
@@ -727,6 +741,9 @@ impl Model for World {
     }
 
     fn check(&self) -> Result<(), String> {
+        if self.has_gone_back {
+            return Err("rows go back to an older layout".to_owned());
+        }
         let counting: Vec<u8> = (0..PLACES).filter(|place| self.may_count(*place)).collect();
         if counting.len() > 1 {
             return Err(format!("two places count: {counting:?}"));
