@@ -49,7 +49,7 @@ pub(crate) struct ClientBounds {
     requests: AtomicUsize,
     /// Connections that are being refused.
     refusals: Arc<AtomicUsize>,
-    /// The memory that clients of Redis's protocol fill.
+    /// The memory that clients fill.
     held: Arc<HeldRoom>,
     /// The number of the last connection of Redis's protocol.
     last_id: AtomicI64,
@@ -83,7 +83,7 @@ impl Drop for HeldRequest<'_> {
 }
 
 impl ClientBounds {
-    /// `held_bytes_max`: what clients of Redis's protocol may fill together.
+    /// `held_bytes_max`: what clients may fill together.
     pub(crate) fn new(
         connections_max: usize,
         held_bytes_max: usize,
@@ -111,7 +111,7 @@ impl ClientBounds {
         self.last_id.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// The memory that clients of Redis's protocol fill.
+    /// The memory that clients fill.
     pub(crate) fn held(&self) -> &Arc<HeldRoom> {
         &self.held
     }

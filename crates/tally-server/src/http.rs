@@ -8,6 +8,7 @@ pub(crate) mod head_timer;
 mod incoming;
 pub(crate) mod tls;
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -172,8 +173,14 @@ impl EdgeDoor {
         {
             response.body = Body::Text([text, times.text().as_str()].concat().into());
         }
+        // A file of the program takes no memory of its own.
+        let is_file = matches!(response.body, Body::Bytes(Cow::Borrowed(_)));
         match answer_of(response, &self.ends) {
-            Ok(answer) => answer,
+            Ok(answer) if is_file => answer,
+            Ok(mut answer) => match answer.body_mut().hold(self.bounds.held()) {
+                Ok(()) => answer,
+                Err(bytes) => unheld(bytes),
+            },
             Err(stream) => upgraded(&stream, upgrade, key),
         }
     }
@@ -185,7 +192,18 @@ fn is_upgrade(request: &Request<Incoming>) -> bool {
 
 fn overloaded() -> Response<AnswerBody> {
     let detail = "too many requests are answered at once; nothing was counted, try again";
-    let problem = Problem::new(Code::Overloaded, detail);
+    refusal(&Problem::new(Code::Overloaded, detail))
+}
+
+/// Instead of an answer that there is no memory for.
+fn unheld(bytes: usize) -> Response<AnswerBody> {
+    let detail = format!(
+        "the answer has {bytes} bytes, and there is no room for it while clients do not read theirs; what the request writes is done; ask for less at once, or later"
+    );
+    refusal(&Problem::new(Code::Unavailable, detail))
+}
+
+fn refusal(problem: &Problem) -> Response<AnswerBody> {
     let mut answer = Response::new(AnswerBody::from(problem.to_json().into_bytes()));
     *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     let headers = answer.headers_mut();

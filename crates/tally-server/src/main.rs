@@ -74,7 +74,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The most further threads of a thread: they wait for the disk, and end when they have nothing to do.
 const WAITING_THREADS_MAX: usize = 16;
 
-/// What clients of Redis's protocol may fill together, with commands that arrive and replies that wait: at most this,
+/// What clients may fill together, with answers that wait and commands of Redis's protocol that arrive: at most this,
 /// and at most an eighth of the memory.
 const HELD_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,14 +16,23 @@ use tally_host::http::{self, Pieces};
 use tally_host::{Later, Stream};
 use tokio::sync::watch;
 
+use super::clients::held_bytes::{HeldBytes, HeldRoom, UNCOUNTED_BYTES};
 use super::event_stream::{EventCarrier, ServedStream};
 
+/// The most that a connection is given of a body at once, bytes: it keeps what its client has not taken.
+const FRAME_BYTES_MAX: usize = 64 * 1_024;
+
 /// A body of a known length.
-pub(crate) struct FullBody(Option<Bytes>);
+pub(crate) struct FullBody {
+    bytes: Bytes,
+    /// What the body takes of the memory of all clients.
+    held: Option<HeldBytes>,
+}
 
 impl From<Bytes> for FullBody {
     fn from(bytes: Bytes) -> Self {
-        Self(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        let held = None;
+        Self { bytes, held }
     }
 }
 
@@ -34,16 +44,22 @@ impl Body for FullBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+        Poll::Ready(self.next().map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+        self.bytes.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let bytes = self.0.as_ref().map_or(0, Bytes::len);
-        SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
+        SizeHint::with_exact(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))
+    }
+}
+
+impl FullBody {
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        let end = self.bytes.len().min(FRAME_BYTES_MAX);
+        (end > 0).then(|| Frame::data(self.bytes.split_to(end)))
     }
 }
 
@@ -63,6 +79,24 @@ pub(crate) enum AnswerBody {
 impl From<Vec<u8>> for AnswerBody {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Full(FullBody::from(Bytes::from(bytes)))
+    }
+}
+
+impl AnswerBody {
+    /// Counts the body as memory of clients until it is sent.
+    ///
+    /// # Errors
+    /// There is no room for so many bytes.
+    pub(crate) fn hold(&mut self, room: &Arc<HeldRoom>) -> Result<(), usize> {
+        let Self::Full(full) = self else {
+            return Ok(());
+        };
+        let bytes = full.bytes.len();
+        if bytes <= UNCOUNTED_BYTES {
+            return Ok(());
+        }
+        let held = full.held.insert(HeldBytes::new(room));
+        held.set(bytes).then_some(()).ok_or(bytes)
     }
 }
 
@@ -87,9 +121,7 @@ impl Body for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
         match self.get_mut() {
-            Self::Full(FullBody(bytes)) => {
-                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Self::Full(full) => Poll::Ready(full.next().map(Ok)),
             Self::Events(stream) => stream
                 .poll(context)
                 .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
@@ -184,4 +216,45 @@ pub(crate) fn answer_of(
         }
     };
     Ok(answer_with(response, body))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Law: bodies that clients have not taken are counted, and given to their connections in small frames.
+
+    use std::task::Waker;
+
+    use super::*;
+
+    fn next(body: &mut AnswerBody) -> Option<usize> {
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(body).poll_frame(&mut context) {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().ok().map(|bytes| bytes.len()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_body_takes_room_until_it_is_sent_or_its_client_is_gone() {
+        let room = HeldRoom::new(200_000);
+        let [mut one, mut other, mut third] = [0; 3].map(|_| AnswerBody::from(vec![0; 150_000]));
+        let mut small = AnswerBody::from(vec![0; UNCOUNTED_BYTES]);
+        assert_eq!(one.hold(&room), Ok(()));
+        assert_eq!(other.hold(&room), Err(150_000));
+        drop(other);
+        assert_eq!(small.hold(&room), Ok(()));
+        assert_eq!(next(&mut one), Some(FRAME_BYTES_MAX));
+        assert_eq!(one.size_hint().exact(), Some(84_464));
+        assert_eq!(third.hold(&room), Err(150_000));
+        assert_eq!(next(&mut one), Some(FRAME_BYTES_MAX));
+        assert_eq!(next(&mut one), Some(18_928));
+        assert!(one.is_end_stream());
+        drop(one);
+        assert_eq!(third.hold(&room), Ok(()));
+        drop(third);
+        assert!(
+            HeldBytes::new(&room).set(200_000),
+            "all of it is free again"
+        );
+    }
 }

@@ -147,6 +147,10 @@ impl RootMoves {
         if moved.iter().any(Result::is_err) {
             self.sweep.has_left.set(true);
         }
+        if self.places.sizes() != *sizes {
+            // The sweep began again meanwhile, with the first name.
+            return Ok(());
+        }
         self.sweep.after.replace(last.as_str().to_owned());
         self.sweep.next_ms.set(self.host.now_ms() + NEXT_MS);
         Ok(())

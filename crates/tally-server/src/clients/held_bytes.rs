@@ -1,4 +1,4 @@
-//! The memory that clients of Redis's protocol fill: commands that arrive, transactions, and replies that wait.
+//! The memory that clients fill: answers that wait, and of Redis's protocol commands that arrive, and transactions.
 //!
 //! Invariant: a client that fills little is never refused for what others fill. Of the others, none may fill more once
 //! all together have the most.
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What each client may fill without being counted: it is part of what a connection takes.
-const UNCOUNTED_BYTES: usize = 16 * 1_024;
+pub(crate) const UNCOUNTED_BYTES: usize = 16 * 1_024;
 
 /// The memory of all clients together.
 #[derive(Default)]
