@@ -37,6 +37,23 @@ test("a failing seed and a survivor are on the page", () => {
   assert.match(pageOf(ledger), /\| 1 \| a guard \|/);
 });
 
+test("a failing seed is open until it is in the list of what seeds taught", () => {
+  const ledger = withReport(EMPTY, "worlds", run({ wrong: [4_711, 4_712], kind: "holds" }));
+  assert.match(pageOf(ledger), /Open, so not explained yet: 4711 \(holds\), 4712 \(holds\)\./);
+  const seeds = ["4711", "4712"].map((seed) => ({ seed, commit: "b", wrong: "w", taught: "t" }));
+  assert.match(pageOf({ ...ledger, seeds }), /No failing seed is open\./);
+});
+
+test("the page of models has the numbers of states of the ledger", () => {
+  const page = readFileSync(`${ROOT}docs/internals/models.md`, "utf8");
+  const rows = page.split("\n").filter((line) => /^\| .*laws\/|^\| .* the same \|$/.test(line));
+  const texts = rows.flatMap((row) => row.split("|").at(-3).match(/[\d,]+/g));
+  const shown = texts.map((text) => Number(text.replaceAll(",", "")));
+  const known = read().models.map(({ states }) => states);
+  assert.ok(shown.length > 10, shown.join());
+  assert.deepEqual(shown.filter((states) => !known.includes(states)), []);
+});
+
 test("the newest mutants of a commit replace the former ones", () => {
   const mutants = (caught) => ({ commit: "a", date: "d", run: 2, all: 2, caught, survivors: [] });
   const ledger = withReport(withReport(EMPTY, "mutants", mutants(1)), "mutants", mutants(2));

@@ -36,6 +36,14 @@ ${table(["", "all worlds so far"], [
 ${table(["commit", "date", "kind", "worlds", "virtual hours", "real hours", "failing seeds"], rows)}`;
 }
 
+/** The seeds of a run that are in no list yet: their faults are not known. */
+function openOf(worlds, seeds) {
+  const known = new Set(seeds.map(({ seed }) => seed));
+  const open = worlds.flatMap(({ kind, wrong }) => wrong.map((seed) => ({ kind, seed: String(seed) })));
+  const texts = open.filter(({ seed }) => !known.has(seed)).map(({ kind, seed }) => `${seed} (${kind})`);
+  return texts.length === 0 ? "No failing seed is open." : `Open, so not explained yet: ${texts.join(", ")}.`;
+}
+
 function mutantsOf(mutants) {
   const rows = mutants.slice(-COMMITS_SHOWN_MAX).toReversed().map((one) => [
     `\`${one.commit}\``, one.date, `${number(one.run)} of ${number(one.all)}`, number(one.caught),
@@ -103,8 +111,8 @@ This page lists what was run to find faults in Tally, what it found, and what it
 ${worldsOf(worlds)}
 ## Seeds that failed
 
-Each of these worlds once broke a law. Every test run repeats the world, or the law that it broke. A failing seed of the
-table above that is missing here is still open: its fault is not fixed yet.
+Each of these worlds once broke a law. Every test run repeats the world, or the law that it broke.
+${openOf(worlds, seeds)}
 
 ${table(["seed", "fixed in", "what was wrong", "what it taught"], seeds.map((one) => [
     one.seed, `\`${one.commit}\``, one.wrong, one.taught,
