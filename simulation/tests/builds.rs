@@ -204,6 +204,8 @@ async fn checks(clients: &[Client], count: usize) -> usize {
 
 #[test]
 fn no_limit_of_the_world_is_lent_by_two_places_at_once_while_limiters_and_builds_change() {
+    // What an isolate that is replaced was lent is lost for the window, and that differs by seed.
+    let (mut lowest, mut all) = (100, 0);
     for seed in 0..12 {
         let (world, sites) = world(100 + seed, 1 + seed % 3, None);
         world.set(names::LIMITER_COUNT, Some("2"));
@@ -229,9 +231,12 @@ fn no_limit_of_the_world_is_lent_by_two_places_at_once_while_limiters_and_builds
             world.run_for_ms(20_000);
             allowed += world.run(checks(&clients, 30));
         }
-        assert!(
-            (40..=100).contains(&allowed),
-            "{allowed} of 100, seed {seed}"
-        );
+        assert!(allowed <= 100, "{allowed} of 100, seed {seed}");
+        (lowest, all) = (allowed.min(lowest), all + allowed);
     }
+    assert!(
+        lowest > 24,
+        "{lowest} of 100: nothing was lent after the change"
+    );
+    assert!(all >= 12 * 60, "{all} of 1,200");
 }
