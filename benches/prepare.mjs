@@ -7,9 +7,9 @@ import { BenchError } from "./load.mjs";
 // By chance one shard gets none of 2,000 elements once in e^(2,000 / 64) = 4 × 10^13 times, one of 64 once
 // in 6 × 10^11 times.
 const ELEMENTS = 2_000;
-// The first batch of a counter goes to one shard: only its answer says that there are more. Counters of one
-// shard get as many, so that reads differ in shards alone.
-const BATCHES = 2;
+// The first batch of an edge goes to one shard: only its answer says that there are more. A native server of two
+// threads has two edges. Counters of one shard get as many, so that reads differ in shards alone.
+const BATCHES = 3;
 // First byte of a version.
 const VERSION_FORMAT = 1;
 

@@ -183,7 +183,7 @@ export function totalsTable(entries) {
 /** The parts of a report: what groups name as their `part`, the heading, and what is measured. */
 const PARTS = [
   ["workers", "Workers' engine", "Tally on plain workerd, which gives all objects of a process one thread, and the baselines there. Targets of rates that one thread cannot reach are replaced by the CPU of a request."],
-  ["native", "Native", "`tally-server` with one thread unless it says otherwise, and Redis behind webdis, in the same groups. CPU is that of the server and of all its processes."],
+  ["native", "Native", "`tally-server` with one thread for each core unless it says otherwise, and Redis behind webdis, in the same groups. CPU is that of the server and of all its processes."],
 ];
 
 // One part: its tables, with how slow the machine was beside each, and what was wrong.
