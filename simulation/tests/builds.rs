@@ -204,7 +204,7 @@ async fn checks(clients: &[Client], count: usize) -> usize {
 
 #[test]
 fn no_limit_of_the_world_is_lent_by_two_places_at_once_while_limiters_and_builds_change() {
-    // What an isolate that is replaced was lent is lost for the window, and that differs by seed.
+    // A replaced isolate loses its leases for the window. How much that is differs by seed.
     let (mut lowest, mut all) = (100, 0);
     for seed in 0..12 {
         let (world, sites) = world(100 + seed, 1 + seed % 3, None);

@@ -118,15 +118,13 @@ pub fn write_key(
     kind: KeyKind,
     text: &str,
 ) -> WriteKey {
-    let half = |part: u8| {
-        let named = [
-            &[kind.number(), part],
-            &sender.to_bytes()[..],
-            text.as_bytes(),
-        ]
-        .concat();
-        hash(&named).to_le_bytes()
-    };
+    stored_name(hash, kind, &[&sender.to_bytes()[..], text.as_bytes()])
+}
+
+/// Returns two keyed hashes of the same parts, as one name.
+fn stored_name(hash: &dyn Fn(&[u8]) -> u64, kind: KeyKind, parts: &[&[u8]]) -> WriteKey {
+    let parts = parts.concat();
+    let half = |half: u8| hash(&[&[kind.number(), half], &parts[..]].concat()).to_le_bytes();
     let mut name = [0; 16];
     name[..8].copy_from_slice(&half(0));
     name[8..].copy_from_slice(&half(1));
@@ -139,19 +137,8 @@ pub fn section_key(hash: &dyn Fn(&[u8]) -> u64, key: WriteKey, section: u32) -> 
     if section == 0 {
         return key;
     }
-    let half = |part: u8| {
-        let named = [
-            &[KeyKind::Section.number(), part],
-            &section.to_le_bytes()[..],
-            &key.0,
-        ]
-        .concat();
-        hash(&named).to_le_bytes()
-    };
-    let mut name = [0; 16];
-    name[..8].copy_from_slice(&half(0));
-    name[8..].copy_from_slice(&half(1));
-    WriteKey(name)
+    let parts = [&section.to_le_bytes()[..], &key.0];
+    stored_name(hash, KeyKind::Section, &parts)
 }
 
 /// Returns the name of a command's key: that of the request's key for the command's Redis keys. `nth` is the number of
@@ -163,14 +150,8 @@ pub fn command_key(
     nth: u32,
 ) -> WriteKey {
     let keys = fingerprint(hash, redis_keys).to_le_bytes();
-    let half = |part: u8| {
-        let kind = [KeyKind::Command.number(), part];
-        hash(&[&kind, &nth.to_le_bytes()[..], &key.0, &keys].concat()).to_le_bytes()
-    };
-    let mut name = [0; 16];
-    name[..8].copy_from_slice(&half(0));
-    name[8..].copy_from_slice(&half(1));
-    WriteKey(name)
+    let parts = [&nth.to_le_bytes()[..], &key.0, &keys];
+    stored_name(hash, KeyKind::Command, &parts)
 }
 
 /// Returns the hash of a request whose body is complete, as [`BodyHash`] makes it. No body is the same as `{}`.

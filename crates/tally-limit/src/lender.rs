@@ -397,7 +397,7 @@ impl Lender {
         i64::MAX
     }
 
-    /// Whether anything is used, lent or held, by what has not expired.
+    /// Whether there is a use, a lease or a hold that has not expired.
     pub(super) fn has_used(&self, policy: &Policy, now_ms: i64) -> bool {
         let is_idle = self.leases.is_empty() && self.meter.idle_at_ms(policy) <= now_ms;
         !is_idle || self.open_holds(now_ms).count > 0

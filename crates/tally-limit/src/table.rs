@@ -223,20 +223,22 @@ impl Table {
         Ok(verdicts)
     }
 
-    /// Whether a key has a slot of its own.
-    pub fn knows(&self, name: &str, key: &str) -> bool {
+    fn own_slot(&self, name: &str, key: &str) -> Option<usize> {
         let mut own_subject = String::new();
         subject(&mut own_subject, name, key);
-        self.slots.slot_of(&own_subject).is_some()
+        self.slots.slot_of(&own_subject)
     }
 
-    /// Whether anything of a key is used, lent or held, in a slot of its own. A key of which nothing is may have been
-    /// elsewhere since, also if named calls of it are remembered here.
+    /// Whether a key has a slot of its own.
+    pub fn knows(&self, name: &str, key: &str) -> bool {
+        self.own_slot(name, key).is_some()
+    }
+
+    /// Whether a key has a use, a lease or a hold that has not expired, in a slot of its own. Any other key may have
+    /// been elsewhere since, also if named calls of it are remembered here.
     pub fn has_used(&self, name: &str, key: &str, wall_ms: i64) -> bool {
         let now_ms = self.clock.peek(wall_ms);
-        let mut own_subject = String::new();
-        subject(&mut own_subject, name, key);
-        let slot = self.slots.slot_of(&own_subject);
+        let slot = self.own_slot(name, key);
         let entry = slot.and_then(|slot| self.slots.get(slot));
         entry.is_some_and(|entry| {
             let mut lender = entry.lender.clone();

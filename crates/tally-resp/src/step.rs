@@ -40,6 +40,6 @@ pub struct Login {
 pub enum Owed {
     /// A command that is admitted, such as `AUTH` with a valid key.
     Admission,
-    /// The rest of the command after so many others.
+    /// The rest of a command that is behind that number of others.
     Rest(u64),
 }

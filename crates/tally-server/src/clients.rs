@@ -28,7 +28,7 @@ const REQUESTS_MAX: usize = 20_000;
 /// How long no connection is accepted where there is no descriptor for one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Of so many pauses one is logged: one in 10 s.
+/// One of this number of pauses is logged: one in 10 s.
 const WARN_EVERY: u32 = 200;
 
 /// How long a refused client may take to read the error.

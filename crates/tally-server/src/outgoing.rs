@@ -86,7 +86,7 @@ impl AnswerBody {
     /// Counts the body as memory of clients until it is sent.
     ///
     /// # Errors
-    /// There is no room for so many bytes.
+    /// The bytes of the body, for which there is no room.
     pub(crate) fn hold(&mut self, room: &Arc<HeldRoom>) -> Result<(), usize> {
         let Self::Full(full) = self else {
             return Ok(());

@@ -370,13 +370,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Client<S> {
-    /// Counts what the client fills, with so many bytes of output. Returns whether there is room for it.
+    /// Counts what the client fills, with that number of bytes of output. Returns whether there is room for it.
     fn has_room(&mut self, output_bytes: usize) -> bool {
         let arriving = self.inbox.len() + self.connection.held_bytes();
         self.held.set(arriving.saturating_add(output_bytes))
     }
 
-    /// Sends what was written. Returns whether the client takes it, and the connection goes on.
+    /// Sends what was written. Returns whether the client takes it. If not, the connection ends.
     async fn send(&mut self) -> bool {
         let output = self.connection.take_output();
         if output.len() <= OUTPUT_BYTES_MAX || self.has_room(output.len()) {

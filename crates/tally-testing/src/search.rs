@@ -56,9 +56,18 @@ pub enum MessageEvent {
 }
 
 impl MessageEvent {
-    /// All that may happen to a message: `arrives` where its receiver takes it now, `crashes` where a place may crash,
-    /// and `faults` where the network may fail.
-    pub fn all(number: u8, arrives: bool, crashes: bool, faults: bool) -> Vec<Self> {
+    /// All that may happen to messages. `arrive`: of each, whether its receiver takes it now. `crashes`: whether a
+    /// place may crash. `faults`: whether the network may fail.
+    pub fn of_each(
+        arrive: impl Iterator<Item = bool>,
+        crashes: bool,
+        faults: bool,
+    ) -> impl Iterator<Item = Self> {
+        let numbered = (0..).zip(arrive);
+        numbered.flat_map(move |(number, arrives)| Self::all(number, arrives, crashes, faults))
+    }
+
+    fn all(number: u8, arrives: bool, crashes: bool, faults: bool) -> Vec<Self> {
         let mut events = Vec::new();
         if arrives {
             events.push(Self::Deliver(number, false));

@@ -31,8 +31,7 @@ pub fn run_commands(
     batch: CommandBatch,
 ) -> LocalBoxFuture<'static, Result<Vec<Reply>, String>> {
     Box::pin(async move {
-        let context = RequestContext::new(request, host, background, canary::look);
-        let identified = identify_connection(&context).await;
+        let (context, identified) = begin(request, host, background).await;
         run(&context, identified, batch).await
     })
 }
@@ -46,8 +45,7 @@ pub fn run_parts(
     parts: Vec<Vec<Arguments>>,
 ) -> LocalBoxFuture<'static, Vec<Result<Vec<Reply>, String>>> {
     Box::pin(async move {
-        let context = RequestContext::new(request, host, background, canary::look);
-        let identified = identify_connection(&context).await;
+        let (context, identified) = begin(request, host, background).await;
         run_together(&context, identified, parts).await
     })
 }
@@ -61,10 +59,20 @@ pub fn open_subscription(
     subscription: Subscription,
 ) -> LocalBoxFuture<'static, Result<Stream, String>> {
     Box::pin(async move {
-        let context = RequestContext::new(request, host, background, canary::look);
-        let identified = identify_connection(&context).await;
+        let (context, identified) = begin(request, host, background).await;
         listen(&context, identified, subscription).await
     })
+}
+
+/// The request of a connection, and whether its caller is known.
+async fn begin(
+    request: Box<dyn Request>,
+    host: Host,
+    background: Context,
+) -> (RequestContext, Result<(), Problem>) {
+    let context = RequestContext::new(request, host, background, canary::look);
+    let identified = identify_connection(&context).await;
+    (context, identified)
 }
 
 /// Identifies the caller of a connection.

@@ -191,13 +191,15 @@ impl LimiterCore {
         demand: &NamedDemand<'_>,
         is_forwarded: bool,
     ) -> Result<MovedStep, Fault> {
-        if let DemandStep::TakeOver(before) = self.step(to, demand, is_forwarded)
-            && self.take_over(to, demand, before).await? == Err(Full)
-        {
-            return Ok(MovedStep::NoRoom);
+        let mut step = self.step(to, demand, is_forwarded);
+        if let DemandStep::TakeOver(before) = step {
+            if self.take_over(to, demand, before).await? == Err(Full) {
+                return Ok(MovedStep::NoRoom);
+            }
+            // The number may have changed meanwhile.
+            step = self.step(to, demand, is_forwarded);
         }
-        // The number may have changed meanwhile.
-        Ok(match self.step(to, demand, is_forwarded) {
+        Ok(match step {
             DemandStep::Decide | DemandStep::TakeOver(_) => MovedStep::Decide,
             DemandStep::Refuse => MovedStep::Refuse,
             DemandStep::Forward(partition) => MovedStep::Forward(LimiterAddress {

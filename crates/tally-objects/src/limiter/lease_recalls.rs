@@ -56,8 +56,8 @@ impl LimiterCore {
             key_demand: &key_demand,
         };
         self.may_lend(&to)?;
-        // If two limiters lent the same limit, it would be lent twice. After this refusal isolates send each check to
-        // their limiter.
+        // Leases of two limiters would admit the limit twice. After this refusal isolates send each check to their
+        // limiter.
         let is_last = forwarder_counts.is_some() || to.datacenter.is_some();
         match self.step_after(&to, &demand, is_last).await? {
             MovedStep::Decide => {}

@@ -1,8 +1,8 @@
 //! The objects that an isolate has in use, where all objects run in one process. There, each open object holds file
 //! descriptors and memory, and opening one takes the only thread for milliseconds. Elsewhere this module is not used.
 //!
-//! Invariants: at most so many objects are in use within [`LET_GO_MS`] or [`LET_GO_AT_NEED_MS`], so that the process
-//! does not run out of resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so
+//! Invariants: the objects in use within [`LET_GO_MS`] or [`LET_GO_AT_NEED_MS`] are bounded, so that the process does
+//! not run out of resources. The work that bulk bodies begin between two rests is bounded by [`GROUP_COST`], so
 //! that other callers are served in between. A process that is never idle serves no socket and no timer, not even the
 //! timers that release objects.
 
@@ -102,7 +102,7 @@ pub struct SlotUse {
 }
 
 impl Openings {
-    /// Slots for so many objects, none in use. `let_go_ms`: how long an object is in use after its last call.
+    /// Slots for `objects_max` objects, none in use. `let_go_ms`: how long an object is in use after its last call.
     pub fn new(objects_max: usize, let_go_ms: i64) -> Self {
         Self {
             objects_max: objects_max.max(1),

@@ -626,11 +626,9 @@ impl Model for World {
             events.extend(CELLS.map(Event::Crash));
             events.push(Event::CrashRoot);
         }
-        for (number, message) in (0..).zip(&self.messages) {
-            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
-            let all = MessageEvent::all(number, self.may_arrive(message), crashes, faults);
-            events.extend(all.into_iter().map(Event::Message));
-        }
+        let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+        let arrive = self.messages.iter().map(|message| self.may_arrive(message));
+        events.extend(MessageEvent::of_each(arrive, crashes, faults).map(Event::Message));
         events
     }
 

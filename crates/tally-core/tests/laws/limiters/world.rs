@@ -29,7 +29,7 @@ pub enum Guard {
     Fetch,
     /// The former limiter stores the new number before it answers.
     Seal,
-    /// What is lent goes along.
+    /// The handover has the quota of the leases.
     Lent,
     /// A limiter gives no key that it decides by its own number.
     Home,
@@ -87,7 +87,7 @@ pub enum Event {
     Wait,
     /// A demand from an isolate of this deployment.
     Demand(u8),
-    /// A datacenter spends what was lent to it.
+    /// A datacenter spends the quota of its lease.
     Spend,
     /// Something happens to a message.
     Message(MessageEvent),
@@ -128,7 +128,7 @@ fn counts_of(now: u32, before: Option<u32>) -> LimiterCounts {
     LimiterCounts { now, before }
 }
 
-/// A table that has lent one token of a key.
+/// A table with a lease of one token of a key.
 fn lending(key: &str) -> Table {
     let (policy, mut table) = (policy(), Table::in_memory());
     let mut borrower = Borrower::new(LeaseId {
@@ -495,11 +495,9 @@ impl Model for World {
                 events.extend((oldest..=self.newest).map(|to| Event::Crash(place, to)));
             }
         }
-        for message in (0..).take(self.messages.len()) {
-            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
-            let all = MessageEvent::all(message, true, crashes, faults);
-            events.extend(all.into_iter().map(Event::Message));
-        }
+        let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+        let arrive = self.messages.iter().map(|_| true);
+        events.extend(MessageEvent::of_each(arrive, crashes, faults).map(Event::Message));
         events
     }
 

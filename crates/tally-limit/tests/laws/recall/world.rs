@@ -427,11 +427,9 @@ impl Model for World {
             events.extend(BORROWERS.map(Event::Crash));
             events.push(Event::CrashLender);
         }
-        for number in (0..).take(self.messages.len()) {
-            let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
-            let all = MessageEvent::all(number, true, crashes, faults);
-            events.extend(all.into_iter().map(Event::Message));
-        }
+        let (crashes, faults) = (self.crashes > 0, self.message_faults > 0);
+        let arrive = self.messages.iter().map(|_| true);
+        events.extend(MessageEvent::of_each(arrive, crashes, faults).map(Event::Message));
         events
     }
 
