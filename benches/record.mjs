@@ -1,8 +1,8 @@
 // BENCHMARKS.md: what the last recorded run found, above what people wrote about it; and among that sections that
 // other programs record.
 //
-// Invariant: recording a run replaces what is above the marker and keeps every byte below it; recording a section
-// replaces that section and keeps every other byte.
+// Invariant: recording a run replaces the parts above the marker that it measured, each with all its groups, and keeps
+// the other parts and every byte below the marker; recording a section replaces that section and keeps every other byte.
 // `node benches/record.mjs bench-out/<run>.json…` records runs whose results were stored, the newest last.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -18,11 +18,18 @@ the results in \`bench-out/\`, and \`node benches/record.mjs <results>…\` reco
 one round. A target is shown as long as it is missed. Each load ends by comparing what its counters hold with what was acknowledged.
 `;
 
+// The parts of a report by their headings, in its order.
+function partsOf(text) {
+  const parts = text.split(/^(?=## )/m).filter((part) => part.startsWith("## "));
+  return new Map(parts.map((part) => [part.split("\n", 1)[0], part.trim()]));
+}
+
 /** Returns the new text of BENCHMARKS.md. before: the old text, or undefined. tables: the report of a run. */
 export function recordText(before, tables) {
   const at = before?.indexOf(MARKER) ?? -1;
   const kept = at < 0 ? `${MARKER}\n` : before.slice(at);
-  return `${HEAD}\n${tables.trimEnd()}\n\n${kept}`;
+  const parts = new Map([...partsOf(before?.slice(0, Math.max(at, 0)) ?? ""), ...partsOf(tables)]);
+  return `${HEAD}\n${[...parts.values()].join("\n\n")}\n\n${kept}`;
 }
 
 /** Sections that programs of their own record: what is between two marks. */
@@ -54,8 +61,20 @@ export function recordSection(name, before, tables) {
   return `${before.slice(0, from)}${section}${before.slice(to + marks[1].length)}`;
 }
 
-/** Records runs in BENCHMARKS.md. runs: their results, as run.mjs stores them, the newest last. */
+/** Returns the names of groups that no run measured, of parts of which a run measured a group. */
+export function missingOf(groups, runs) {
+  const names = new Set(runs.flatMap(({ found }) => found.map(({ name }) => name)));
+  const parts = new Set(groups.filter(({ name }) => names.has(name)).map(({ part }) => part));
+  return groups.filter(({ name, part }) => parts.has(part) && !names.has(name)).map(({ name }) => name);
+}
+
+/**
+ * Records runs in BENCHMARKS.md. runs: their results, as run.mjs stores them, the newest last. Throws if they have some
+ * groups of a part and lack others, which would leave the page.
+ */
 export function record(runs) {
+  const missing = missingOf(GROUPS, runs);
+  if (missing.length > 0) throw new Error(`record: the runs lack groups of a part: ${missing.join(", ")}`);
   const path = fileURLToPath(new URL("../BENCHMARKS.md", import.meta.url));
   writeFileSync(path, recordText(readFileSync(path, "utf8"), reportText({ groups: GROUPS, runs })));
   return path;

@@ -186,7 +186,17 @@ const PARTS = [
   ["native", "Native", "`tally-server` with one thread for each core unless it says otherwise, and Redis behind webdis, in the same groups. CPU is that of the server and of all its processes."],
 ];
 
-// One part: its tables, with how slow the machine was beside each, and what was wrong.
+// How the groups of a part were measured: the facts of each run, and of several runs what each measured.
+function factsOf(groups) {
+  const runs = [...new Set(groups.map(({ run }) => run))];
+  return runs.flatMap((run) => {
+    const names = groups.filter((one) => one.run === run).map(({ group }) => group.name);
+    const which = runs.length === 1 ? [] : [`Of ${names.join(", ")}:`];
+    return [...which, run.facts.map((fact) => `- ${fact}`).join("\n")];
+  });
+}
+
+// One part: its tables, with how slow the machine was beside each, what was wrong, and how it was measured.
 function partText([part, heading, words], groups) {
   const own = groups.filter(({ group }) => (group.part ?? "workers") === part);
   if (own.length === 0) return [];
@@ -198,7 +208,7 @@ function partText([part, heading, words], groups) {
     ...(totals.length > 0 ? [totalsTable(totals)] : []),
   ];
   const beside = tables.flatMap((table) => (slow.length > 0 ? [table, slownessSentence(slow)] : [table]));
-  return [`## ${heading}`, words, ...beside, ...all("wrong")];
+  return [`## ${heading}`, words, ...beside, ...all("wrong"), "How this part was measured:", ...factsOf(own)];
 }
 
 /** Returns one sentence on the size of the Wasm. */
@@ -208,26 +218,20 @@ export function wasmSentence(bytes) {
 }
 
 /**
- * Returns the report of what was measured, in its parts, then facts. groups: as measures.mjs has them. runs: results of
+ * Returns the report of what was measured, in its parts, then the size of the Wasm. groups: as measures.mjs has them. runs: results of
  * runs, the newest last: { found (what each group found), facts, wasm_bytes }; of a group the newest counts. missing:
  * names of groups still to be measured.
  */
 export function reportText({ groups, runs, missing = [] }) {
-  const newest = (name) => runs.findLastIndex(({ found }) => found.some((one) => one.name === name));
-  const known = groups.filter(({ name }) => newest(name) >= 0);
+  const newest = (name) => runs.findLast(({ found }) => found.some((one) => one.name === name));
+  const known = groups.filter(({ name }) => newest(name) !== undefined);
   const measured = known.map((group) => {
     const run = newest(group.name);
-    return { group, run, found: runs[run].found.find(({ name }) => name === group.name) };
-  });
-  const facts = runs.flatMap((run, index) => {
-    const own = measured.filter((one) => one.run === index).map(({ group }) => group.name);
-    if (own.length === 0) return [];
-    const which = own.length === measured.length ? [] : [`Of ${own.join(", ")}:`];
-    return [...which, run.facts.map((fact) => `- ${fact}`).join("\n")];
+    return { group, run, found: run.found.find(({ name }) => name === group.name) };
   });
   const parts = [
-    ...PARTS.flatMap((part) => partText(part, measured)), "## How it was measured",
-    ...(runs.at(-1).wasm_bytes === undefined ? [] : [wasmSentence(runs.at(-1).wasm_bytes)]), ...facts,
+    ...PARTS.flatMap((part) => partText(part, measured)),
+    ...(runs.at(-1).wasm_bytes === undefined ? [] : ["## Size", wasmSentence(runs.at(-1).wasm_bytes)]),
     ...(missing.length > 0 ? [`Not measured: ${missing.join(", ")}.`] : []),
   ];
   return `${parts.join("\n\n")}\n`;

@@ -9,7 +9,7 @@ import { runGroup } from "./group.mjs";
 import { BenchError } from "./load.mjs";
 import { GROUPS } from "./measures.mjs";
 import { cellsOf } from "./prepare.mjs";
-import { MARKER, recordSection, recordText } from "./record.mjs";
+import { MARKER, missingOf, recordSection, recordText } from "./record.mjs";
 import {
   faults, figureTable, groupOutcome, lineOutcome, loadOutcome, loadTable, median, per1000, reaches, reconcile,
   reportText, slownessSentence, totalsTable, wasmSentence,
@@ -129,24 +129,32 @@ test("a version says how many cells it names (golden strings of tests/protocol_v
   for (const strange of ["AgA", "", "AYAB"]) assert.throws(() => cellsOf(strange), /unknown format/);
 });
 
-test("recording a run keeps what people wrote, and replaces the rest", () => {
-  const first = recordText(undefined, "table one\n");
-  assert.match(first, /table one/);
+test("recording a run keeps what people wrote and the parts that it did not measure, and replaces the rest", () => {
+  const first = recordText(undefined, "## Engine\n\ntable one\n\n## Native\n\ntable of old\n");
+  assert.match(first, /table one[^]*table of old/);
   const written = `${first}\n## What limits what\n\nThe disk.\n`;
-  const second = recordText(written, "table two\n");
+  const second = recordText(written, "## Native\n\ntable two\n");
   assert.equal(second.slice(second.indexOf(MARKER)), written.slice(written.indexOf(MARKER)));
-  assert.match(second, /table two/);
-  assert.doesNotMatch(second, /table one/);
+  assert.match(second, /table one[^]*table two/);
+  assert.doesNotMatch(second, /table of old/);
+  assert.equal(recordText(second, "## Native\n\ntable two\n"), second);
+});
+
+test("a run is recorded only with all groups of the parts that it measured", () => {
+  const groups = [group("hot"), group("fast", "native-1", "native"), group("faster", "native-1", "native")];
+  const runs = [{ found: [{ name: "fast" }] }];
+  assert.deepEqual(missingOf(groups, runs), ["faster"]);
+  assert.deepEqual(missingOf(groups, [...runs, { found: [{ name: "faster" }] }]), []);
 });
 
 test("recording many cold counters replaces their section alone, and another run keeps it", () => {
-  const written = `${recordText(undefined, "table")}\n## What limits what\n\nThe disk.\n`;
+  const written = `${recordText(undefined, "## Native\n\ntable")}\n## What limits what\n\nThe disk.\n`;
   const first = recordSection("tail", written, "tail one\n");
   assert.ok(first.startsWith(written.trimEnd()));
   const second = recordSection("tail", recordSection("resp", `${first}By hand.\n`, "door\n"), "tail two\n");
   assert.match(second, /tail two[^]*By hand[^]*door/);
   assert.doesNotMatch(second, /tail one/);
-  assert.match(recordText(second, "newer\n"), /newer[^]*The disk[^]*tail two/);
+  assert.match(recordText(second, "## Native\n\nnewer\n"), /newer[^]*The disk[^]*tail two/);
 });
 
 test("every line names loads of its group, no name is used twice, and no counter has two loads of a server", () => {
@@ -171,7 +179,7 @@ test("how slow the machine was stands beside each table, from the least to the m
   const groups = [{ name: "hot", loads: {}, lines: [] }];
   const text = reportText({ groups, runs: [{ found: [found], facts: ["a fact"], wasm_bytes: 1 }], missing: ["lone"] });
   assert.equal(text.split(slownessSentence(SLOW)).length, 1 + 2);
-  assert.match(text, /- a fact\n\nNot measured: lone\.\n$/);
+  assert.match(text, /- a fact\n\n## Size\n[^]*\n\nNot measured: lone\.\n$/);
 });
 
 const group = (name, server, part) => ({
@@ -188,14 +196,17 @@ test("a report has two parts, and of each group the newest of several runs, by w
   const first = { found: [foundOf("hot", 40), foundOf("fast", 8)], facts: ["commit one"], wasm_bytes: 1_000 };
   const second = { found: [foundOf("fast", 7)], facts: ["commit two"], wasm_bytes: 2_000 };
   const text = reportText({ groups, runs: [first, second] });
-  const [, workers, native, measured] = text.split(/^## .*$/m);
-  assert.match(text, /^## Workers' engine$[^]*^## Native$[^]*^## How it was measured$/m);
+  const [, workers, native, size] = text.split(/^## .*$/m);
+  assert.match(text, /^## Workers' engine$[^]*^## Native$[^]*^## Size$/m);
   assert.match(workers, /\| CPU of hot \| \*\*40\.0\*\* \|/);
   assert.match(native, /\| CPU of fast \| \*\*7\.0\*\* \|/);
   assert.doesNotMatch(text, /CPU of new|8\.0/);
-  assert.match(measured, /has 2,000 bytes[^]*Of hot:\n\n- commit one\n\nOf fast:\n\n- commit two\n$/);
+  assert.match(size, /has 2,000 bytes/);
   // Of one run nothing needs to be said of which groups it was.
-  assert.match(reportText({ groups, runs: [first] }), /has 1,000 bytes[^.]*\.\n\n- commit one\n$/);
+  assert.match(workers, /measured:\n\n- commit one\n/);
+  assert.match(native, /measured:\n\n- commit two\n/);
+  const third = { found: [foundOf("new", 9)], facts: ["commit three"] };
+  assert.match(reportText({ groups, runs: [first, third] }), /Of hot:\n\n- commit one\n\nOf new:\n\n- commit three\n/);
 });
 
 test("results that were stored are read again as they are, and a load that came later is not measured", () => {
