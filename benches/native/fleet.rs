@@ -6,9 +6,9 @@ use divan::{Bencher, black_box};
 use tally_api::api_key::parse_change;
 use tally_api::metrics::{Metric, Metrics, Reporter};
 use tally_api::routes::RouteName;
+use tally_core::cluster::hot::HotWrites;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::sketch::HashKey;
-use tally_wire::fleet::hot::HotWrites;
 use tally_wire::fleet::{REPORT_EVERY_MS, Role};
 use tally_wire::rights::{KeyId, KeyToken, SECRET_BYTES, make_token};
 

@@ -1,6 +1,6 @@
 //! A cache of values with their ages: one request reads an old value anew, and late answers replace nothing later.
 
-use tally_wire::isolate::aged_cache::AgedCache;
+use tally_core::isolate::aged_cache::AgedCache;
 
 #[test]
 fn an_answer_that_comes_late_replaces_no_later_value_and_another_may_read() {

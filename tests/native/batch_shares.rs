@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use tally_api::batch::body_memory::{BodyRefusal, Shares};
+use tally_core::isolate::body_memory::{BodyRefusal, Shares};
 
 const MAX: u64 = 48_000;
 

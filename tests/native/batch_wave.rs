@@ -1,7 +1,7 @@
 //! Bulk bodies that are there together go together, and none waits long for others.
 
 use proptest::prelude::*;
-use tally_api::batch::wave::{CALM_MS, GATHER_MS_MAX, Stage, Waves};
+use tally_core::isolate::wave::{CALM_MS, GATHER_MS_MAX, Stage, Waves};
 
 #[test]
 fn a_body_alone_goes_at_once() {

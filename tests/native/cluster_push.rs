@@ -14,7 +14,7 @@ use tally_core::cluster::push::{
 };
 use tally_core::cluster::view::View;
 use tally_core::counter::id::Datacenter;
-use tally_wire::isolate::view_fallback::PUSHED_MS_MAX;
+use tally_core::isolate::view_fallback::PUSHED_MS_MAX;
 
 fn here() -> Datacenter {
     Datacenter::parse("FRA").expect("a datacenter")

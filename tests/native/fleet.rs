@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::exposition::parse;
 use proptest::prelude::*;
 use tally_api::metrics::{Metric, Metrics, Reporter, changed, named, series_ids};
+use tally_core::cluster::hot::{Hot, HotReport, HotWrites};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_wire::fleet::hot::{Hot, HotReport, HotWrites};
 use tally_wire::fleet::{
     Clock, Counts, Fleet, FleetPart, Gauge, GaugeKind, IncarnationCounts, ReportExtras,
     ReportOutcome, Role, STAND_BY_MS, StoredSizes,

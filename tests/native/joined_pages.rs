@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use tally_core::counter::id::CounterId;
-use tally_wire::isolate::joined_pages::JoinedPages;
+use tally_core::isolate::joined_pages::JoinedPages;
 
 fn id(number: u32) -> CounterId {
     CounterId::parse(format!("page/{number:06}")).expect("an id")

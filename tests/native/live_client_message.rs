@@ -5,14 +5,15 @@ use crate::common::sums;
 
 use sums::{CACHED, FRESH, NOW_MS, id, part, sketch, sum};
 use tally_api::live::client_message::{ClientMessage, SocketAttachment};
-use tally_api::live::pace::{Pace, WINDOW_MS, thousandths_json};
 use tally_api::live::subscriptions::Update;
 use tally_api::live::{
     ATTACHMENT_BYTES_MAX, IDS_BYTES_MAX, IDS_MAX, PREFIXES_BYTES_MAX, client_message, next_second,
 };
 use tally_api::public::SummedCounter;
+use tally_api::public::thousandths_json;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::{Origin, Part};
+use tally_core::counter::pace::{Pace, WINDOW_MS};
 use tally_wire::live::snapshot::{CounterSnapshot, ReadCounter, Shown};
 use tally_wire::live::topic::{Topic, WatchedBoard};
 use tally_wire::messages::{Join, Look, decode, encode};

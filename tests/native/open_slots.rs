@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tally_core::counter::settings::SHARDS_MAX;
-use tally_wire::isolate::open_slots::{
+use tally_core::isolate::open_slots::{
     GROUP_COST, LET_GO_AT_NEED_MS, LET_GO_MS, OPENING_COST, ObjectUser, Openings, REST_MS,
 };
 

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use tally_api::limits::{
-    CHECKS_MAX, HoldId, check_cost, check_takes, kept_of_key, parse_check, parse_checks,
-    parse_hold, parse_policy, parse_settlement, policy_json,
+    CHECKS_MAX, HoldId, check_cost, check_takes, parse_check, parse_checks, parse_hold,
+    parse_policy, parse_settlement, policy_json,
 };
+use tally_core::callers::refused_key::kept_of_key;
 use tally_core::limit::policy::{Algorithm, Durability, OnError, Policy, Scope};
 use tally_wire::names::policy::{POLICY_NAME_BYTES_MAX, PolicyName};
 use tally_wire::problem::Code;

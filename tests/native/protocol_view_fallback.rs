@@ -15,8 +15,8 @@ use tally_core::cluster::view::{DatacenterState, View};
 use tally_core::counter::merge::{CellFacts, CellTotals, Origin, Part};
 use tally_core::counter::settings::{Ttl, TtlMode};
 use tally_core::counter::total::{Sum, Value};
-use tally_wire::isolate::view_fallback;
-use tally_wire::isolate::view_fallback::PUSHED_MS_MAX;
+use tally_core::isolate::view_fallback;
+use tally_core::isolate::view_fallback::PUSHED_MS_MAX;
 
 const GENERATION: u64 = 1;
 

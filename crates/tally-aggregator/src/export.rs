@@ -11,6 +11,7 @@ use super::read_options::{DRAIN_MS_MAX, LEAD_MS_MAX, LEADS_AT_ONCE};
 use tally_core::cluster::root::Root;
 use tally_core::counter::contents::{Contents, ContentsWanted};
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::isolate::open_slots::ObjectUser;
 use tally_core::order::in_order;
 use tally_host::Host;
 use tally_shared::call;
@@ -18,7 +19,6 @@ use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, PartitionAnswers, ask_all};
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{
     Drain, ExportPage, ExportReply, ExportedCounter, Fault, List, LookUp, ReadContents, ReadOut,
     Reconcile,

@@ -12,6 +12,7 @@ use super::read::{read_drained, read_view};
 use super::read_options::ReadOptions;
 use tally_core::cluster::root::Root;
 use tally_core::counter::id::CounterId;
+use tally_core::isolate::joined_pages::JoinedPages;
 use tally_core::order::{in_order, map_of};
 use tally_host::Host;
 use tally_shared::call;
@@ -19,7 +20,6 @@ use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, ask_all, ask_more, ask_some};
-use tally_wire::isolate::joined_pages::JoinedPages;
 use tally_wire::messages::{
     Aggregate, CounterList, Fault, GlobalSum, List, ListAll, ListRows, OrderBy, Read, ReadDrained,
     ReadEach, SumMany, Sums, TopOrder,

@@ -12,12 +12,12 @@ use tally_core::cluster::view::View;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
 use tally_core::counter::queue::InboxId;
+use tally_core::isolate::view_fallback;
 use tally_core::order::in_order;
 use tally_core::sketch::Uniques;
 use tally_host::Host;
 use tally_shared::call::{CALL_MS_MAX, call, call_again};
 use tally_shared::concurrency::all_settled;
-use tally_wire::isolate::view_fallback;
 use tally_wire::messages::{
     Drain, Fault, GlobalSum, LookUp, Read, ReadDrained, ReadParts, Reconcile, SumDatacenter,
     ViewAnswer, ViewOf,

@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Part;
 use tally_core::counter::queue::InboxId;
+use tally_core::isolate::open_slots::ObjectUser;
 use tally_host::Host;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::call_within;
 use tally_shared::open_objects;
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{
     Call, Drain, Fault, InboxTrace, LeadTrace, LetInboxesGo, ReadTrace, SumDatacenter,
 };

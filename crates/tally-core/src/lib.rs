@@ -9,6 +9,7 @@
 //! | [`sketch`] | the crate `tally-sketch`: HyperLogLog and the keyed hash |
 //! | [`limit`] | the crate `tally-limit`: policies, meters, leases |
 //! | [`cluster`] | the ring, roots, regions |
+//! | [`isolate`] | what an isolate remembers and decides by itself |
 //! | [`handover`] | how a bundle of rows moves from place to place |
 //! | [`order`] | sorted lists |
 //! | [`calendar`] | months and their first days |
@@ -26,6 +27,7 @@ pub mod callers;
 pub mod cluster;
 pub mod counter;
 pub mod handover;
+pub mod isolate;
 pub mod order;
 pub mod sha256;
 

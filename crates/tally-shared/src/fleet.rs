@@ -19,9 +19,9 @@ use super::concurrency::all_settled;
 use super::metrics;
 use tally_api::metrics::Reporter;
 use tally_api::routes::RouteName;
+use tally_core::cluster::hot::HotWrites;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_host::{Host, Point, State};
-use tally_wire::fleet::hot::HotWrites;
 use tally_wire::fleet::{
     CELLS_SAMPLED, Clock, Counts, GAUGES_MAX, Gauge, GaugeKind, REPORT_EVERY_MS, ReportExtras,
     ReportOutcome, Role, SIZES_MAX, Size,

@@ -14,7 +14,7 @@ use futures_util::future::LocalBoxFuture;
 use tally_host::{Host, State};
 
 use super::call::{CALL_MS_MAX, call_within, tablet_of_cell};
-use tally_wire::isolate::open_slots::{
+use tally_core::isolate::open_slots::{
     LET_GO_AT_NEED_MS, LET_GO_MS, ObjectUser, Openings, REST_MS, SlotUse,
 };
 use tally_wire::messages::{Call, Fault, Receiver, batch};

@@ -10,8 +10,8 @@ use super::open_objects;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeyedOutcome, KeyedWrite};
 use tally_core::counter::queue::QueuedDelivery;
+use tally_core::isolate::open_slots::ObjectUser;
 use tally_host::Host;
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{Fault, LookUp};
 use tally_wire::names::CellAddress;
 

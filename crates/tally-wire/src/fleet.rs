@@ -18,10 +18,8 @@
 //! | `report` | an isolate's report |
 //! | `incarnation` | the stored counts of each isolate |
 //! | `part` | the data of one partition, and of all of them together |
-//! | `hot` | the counters written most |
 
 mod clock;
-pub mod hot;
 mod incarnation;
 mod part;
 mod report;

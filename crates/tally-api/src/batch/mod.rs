@@ -25,8 +25,6 @@
 //! | [`sections`] | where a body is cut, so that memory holds the sums of a part |
 //! | [`addressed`] | loads and the cells they go to |
 //! | [`budget`] | the calls of a body |
-//! | [`body_memory`] | the memory of bodies, shared among their senders |
-//! | [`wave`] | when a body that has been read sends its sums |
 
 use std::borrow::Cow;
 
@@ -37,7 +35,6 @@ use tally_core::sketch::Sample;
 use tally_wire::problem::Problem;
 
 pub mod addressed;
-pub mod body_memory;
 pub mod budget;
 pub mod by;
 pub mod decode;
@@ -56,7 +53,6 @@ pub mod report;
 pub mod report_queue;
 pub mod sections;
 pub mod split;
-pub mod wave;
 
 /// What one record of a bulk body asks to count, in any format.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::refused_key::kept_of_key;
+use tally_core::callers::refused_key::kept_of_key;
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::named::{CallAnswer, CallFault, CallName, Holders, OpenHolds};
 use tally_wire::names::policy::PolicyName;

@@ -6,7 +6,6 @@
 //! | `hold` | ids of holds, and their part of answers |
 //! | `overrides` | patterns of overrides, their bodies and answers |
 //! | `answer` | verdicts, policies and refusals in answers |
-//! | `refused_key` | the stored form of refused keys |
 //! | [`batch`] | how checks of one isolate join into one message |
 //!
 //! The decisions are made by [`tally_core::limit`].
@@ -16,7 +15,6 @@ pub mod batch;
 mod body;
 mod hold;
 mod overrides;
-mod refused_key;
 
 /// The most policies of a deployment: at most 100 bytes each, so 1 MB in one partition of the directory.
 pub const POLICIES_MAX: u64 = 10_000;
@@ -34,4 +32,3 @@ pub use overrides::{
     OVERRIDES_MAX, OVERRIDES_OF_ALL_MAX, OVERRIDES_TOGETHER_MAX, override_deleted_json,
     override_json, override_line, overrides_json, parse_override,
 };
-pub use refused_key::kept_of_key;

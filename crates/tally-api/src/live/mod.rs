@@ -6,7 +6,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`subscriptions`] | the watchers and counters of a hub: what to send to whom |
-//! | [`pace`] | the rate of increments a second |
 //! | [`client_message`] | messages of watchers, and the frames sent to them |
 //!
 //! Life of an update: a *hub* holds the streams of many watchers. Once a second it asks the *live readers* of all
@@ -16,7 +15,6 @@
 //! clocks, so that they share reads. A hub whose clock is off causes a second read, and nothing else.
 
 pub mod client_message;
-pub mod pace;
 pub mod subscriptions;
 
 /// The most members of a board in one stream: an update of 100 is about 8 KB.

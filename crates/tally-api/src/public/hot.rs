@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use crate::fields::Moment;
 use crate::json::to_json;
+use tally_core::cluster::hot::MilliRate;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_wire::fleet::Fleet;
-use tally_wire::fleet::hot::MilliRate;
 
 /// Writes a second, to the thousandth.
 fn per_second(rate: MilliRate) -> f64 {

@@ -2,7 +2,6 @@
 
 use super::counter_view::SummedCounter;
 use crate::json::to_json;
-use crate::live::pace::thousandths_json;
 use crate::number::Exact;
 use tally_core::counter::total::Value;
 use tally_wire::live::snapshot;
@@ -69,4 +68,14 @@ impl SummedCounter<'_> {
         text.push(&["}"]);
         text
     }
+}
+
+/// Thousandths as a JSON number.
+pub fn thousandths_json(thousandths: u128) -> String {
+    let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
+    if rest == 0 {
+        return whole.to_string();
+    }
+    let digits = format!("{whole}.{rest:03}");
+    digits.trim_end_matches('0').to_owned()
 }

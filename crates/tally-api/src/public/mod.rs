@@ -42,6 +42,7 @@ pub use counter_view::{Freshness, HistoryPoints, SettingsView, SummedCounter, Tr
 pub use hll::{hll_of, imported_json, not_of_redis, parse_hll};
 pub use hot::hot_json;
 pub use listing::list_json;
+pub use live::thousandths_json;
 pub use outcome::{
     count_json, dead_letters_json, deleted_json, ignored_json, queued_json, revoked_json,
     revoked_key_json, rotated_json, write_json,

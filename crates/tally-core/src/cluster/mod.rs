@@ -5,6 +5,7 @@
 //! | [`apart`] | which leads live in objects of their own beside tablets, since they are hot |
 //! | [`claim`] | which lead counts a key that clients may send from anywhere |
 //! | [`generation_lease`] | how long an isolate may rely on what a root said |
+//! | [`hot`] | the counters written most |
 //! | [`operation`] | set and reset: what they observed, and what the value is since |
 //! | [`delta`] | what travels between leads, roots and views: what changed, or what is missing |
 //! | [`push`] | when a lead pushes to the root what its datacenter has counted |
@@ -23,6 +24,7 @@ pub mod apart;
 pub mod claim;
 pub mod delta;
 pub mod generation_lease;
+pub mod hot;
 pub mod operation;
 pub mod push;
 pub mod region;

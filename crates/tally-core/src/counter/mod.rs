@@ -23,6 +23,7 @@
 //! | [`lane`], [`lane::batchable`] | how concurrent writes of one isolate join into flushes, and what lanes carry |
 //! | [`coalescing_queue`] | how calls, and what one object does for many, join into batches by receiver |
 //! | [`flush`], [`grant`] | what a flush carries; permission to count |
+//! | [`pace`] | the rate of increments a second |
 //! | [`samples`] | samples by time, for percentiles |
 //! | [`dimensions`], [`breakdown`] | what writes say of themselves, and what was counted of each value |
 //! | [`contents`] | what cells hold, as exports carry it |
@@ -49,6 +50,7 @@ pub mod memory;
 pub mod merge;
 pub mod nonces;
 pub mod numbered_writes;
+pub mod pace;
 pub mod queue;
 pub mod samples;
 pub mod settings;

@@ -10,10 +10,10 @@ use tally_core::counter::contents::Contents;
 use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::{Sum, Value};
+use tally_core::isolate::open_slots::ObjectUser;
 use tally_core::sketch::Uniques;
 use tally_host::Host;
 use tally_shared::{call, call_within, open_objects};
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{
     Done, Fault, IfExists, Install, InstallOutcome, Operate, Operation, OperationKey, RestoreSource,
 };

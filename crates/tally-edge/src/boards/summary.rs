@@ -10,10 +10,10 @@ use crate::kit::request_context::RequestContext;
 use tally_core::board::settings::{Order, Ties};
 use tally_core::board::summary::SUMMARY_TOP;
 use tally_core::counter::id::CounterId;
+use tally_core::isolate::aged_cache::AgedCache;
 use tally_host::{Host, State};
 use tally_shared::board_shards::key_of;
 use tally_shared::boards::{self, BoardReader};
-use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault};
 
 /// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.

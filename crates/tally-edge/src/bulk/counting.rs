@@ -21,17 +21,17 @@ use tally_api::batch::plan::{
     CallsNeeded, HOSTED_PART_COUNTERS_MAX, PART_COUNTERS_MAX, Plan, part_calls_max,
 };
 use tally_api::batch::report::BatchReport;
-use tally_api::batch::wave::{LOOK_EVERY_MS, Stage};
 use tally_api::keyed_routes::{KeyRoom, LeadOutcome};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::KeyedOutcome;
+use tally_core::isolate::open_slots::ObjectUser;
+use tally_core::isolate::wave::{LOOK_EVERY_MS, Stage};
 use tally_host::Host;
 use tally_shared::call::has_tablets;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::concurrency::all_settled;
 use tally_shared::keyed_calls::{KeyedRequest, count_budgeted};
 use tally_shared::{open_objects, partitions};
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::Fault;
 use tally_wire::names::{CellAddress, TABLET_COUNT};
 use tally_wire::problem::{Code, Problem};

@@ -20,12 +20,12 @@ use tally_api::api_key::{KeyChange, key_json, keys_json, parse_change, parse_rot
 use tally_api::public::revoked_key_json;
 use tally_api::query::{LIST_LIMIT, Query, wrong_cursor};
 use tally_api::routes::Subject;
+use tally_core::isolate::aged_cache::AgedCache;
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
 use tally_shared::call;
 use tally_shared::partitions::ask_some;
-use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{
     EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };

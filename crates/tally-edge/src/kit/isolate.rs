@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use super::visitors;
 use tally_api::access::Access;
-use tally_api::batch::body_memory::{BodyRefusal, Shares};
-use tally_api::batch::wave::{Stage, Waves};
 use tally_api::public::Rounding;
 use tally_core::counter::autoscale::shard_of_lot;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::settings::UniqueHash;
+use tally_core::isolate::body_memory::{BodyRefusal, Shares};
+use tally_core::isolate::wave::{Stage, Waves};
 use tally_host::{Host, State};
 use tally_wire::names::{
     ACCESS, ACCESS_OPEN, CLIENT_ADDRESS_HEADER, DATACENTERS, DATACENTERS_ONE, DATACENTERS_REGION,

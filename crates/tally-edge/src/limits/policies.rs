@@ -14,11 +14,11 @@ use std::rc::Rc;
 use crate::kit::request_context::RequestContext;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
+use tally_core::isolate::aged_cache::AgedCache;
 use tally_core::limit::policy::overrides::{Override, OverrideSet, PatternFilter};
 use tally_core::limit::policy::{OnError, Policy};
 use tally_host::{Host, State};
 use tally_shared::call;
-use tally_wire::isolate::aged_cache::AgedCache;
 use tally_wire::messages::{
     Fault, FindOverride, GetPolicy, KnownOverrides, OverrideNews, StoredPolicy,
 };

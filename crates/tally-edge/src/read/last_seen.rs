@@ -15,10 +15,10 @@ use tally_core::cluster::root::Root;
 use tally_core::counter::bounded_map::{BoundedMap, Weighed, WeighedMap};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Part;
+use tally_core::isolate::open_slots::ObjectUser;
 use tally_core::sketch::Uniques;
 use tally_host::{Host, State};
 use tally_shared::{known_cells, open_objects};
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{Fault, GlobalSum, Read, SumDatacenter};
 use tally_wire::names::CellAddress;
 

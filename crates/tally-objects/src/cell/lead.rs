@@ -12,10 +12,10 @@ use super::object::GRANT_TRIES;
 use tally_core::counter::grant::Grant;
 use tally_core::counter::merge::{Part, Question, ShardReadTrace};
 use tally_core::counter::settings::SHARDS_MAX;
+use tally_core::isolate::open_slots::ObjectUser;
 use tally_core::order::in_order;
 use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
-use tally_wire::isolate::open_slots::ObjectUser;
 use tally_wire::messages::{
     Ask, AskGrant, Close, Configure, Fault, Hello, Seal, SumDatacenter, Suspend,
 };

@@ -18,13 +18,13 @@ use tally_core::cluster::subscription::Watch;
 use tally_core::cluster::view::{View, ViewAtRest};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::memory::{MemoryShare, VIEWS_BYTES_MAX};
+use tally_core::isolate::view_fallback::PUSHED_MS_MAX;
 use tally_core::order::in_order;
 use tally_host::Host;
 use tally_host::object::Object;
 use tally_shared::memory::{self, MemoryKind};
 use tally_shared::metrics;
 use tally_shared::open_objects;
-use tally_wire::isolate::view_fallback::PUSHED_MS_MAX;
 use tally_wire::messages::{Fault, PushView, WatchLead};
 use tally_wire::names::CellAddress;
 

@@ -12,12 +12,12 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use tally_api::boards::live_board;
-use tally_api::live::pace::Pace;
 use tally_api::live::{LOOK_MAX, LOOK_MS_MAX, SNAPSHOTS_MAX};
 use tally_api::metrics::Metric;
 use tally_api::public::{Freshness, Rounding, SummedCounter};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{Origin, Part};
+use tally_core::counter::pace::Pace;
 use tally_core::order::set_of;
 use tally_host::Host;
 use tally_host::object::Object;

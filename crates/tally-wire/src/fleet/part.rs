@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
-use super::hot::{Hot, RECENT_MS, ROWS_MAX};
 use super::incarnation::IncarnationCounts;
 use super::report::{GAUGE_MS_MAX, Gauge, GaugeKind, PRESENT_MS, Role};
 use crate::names::DIRECTORY_PARTITIONS;
+use tally_core::cluster::hot::{Hot, RECENT_MS, ROWS_MAX};
 use tally_core::counter::id::Datacenter;
 use tally_core::order::in_order;
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
-use super::hot::HotReport;
+use tally_core::cluster::hot::HotReport;
 
 /// How often an isolate reports while it counts something, milliseconds: 6 calls and rows a minute.
 pub const REPORT_EVERY_MS: i64 = 10_000;

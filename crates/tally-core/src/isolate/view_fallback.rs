@@ -2,9 +2,9 @@
 //!
 //! Invariant: data from memory is never reported as asked: its origin names its time.
 
-use tally_core::cluster::view::{ReportOrder, View};
-use tally_core::counter::id::Datacenter;
-use tally_core::counter::merge::{CellFacts, Origin, Part};
+use crate::cluster::view::{ReportOrder, View};
+use crate::counter::id::Datacenter;
+use crate::counter::merge::{CellFacts, Origin, Part};
 
 /// How old a lead's push may be for a default read. While somebody watches, a lead pushes changes within 250 ms, and a
 /// heartbeat every 2 s without changes, so that lost pushes are repeated. So for a counter that is written, a default

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use tally_core::counter::settings::SHARDS_MAX;
+use crate::counter::settings::SHARDS_MAX;
 
 /// How long after its last use an object counts as open, milliseconds: plain workerd releases an idle object after 10
 /// s, and its timers may be late.

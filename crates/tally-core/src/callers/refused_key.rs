@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tally_core::counter::dimensions::DIMENSION_VALUE_BYTES_MAX;
+use crate::counter::dimensions::DIMENSION_VALUE_BYTES_MAX;
 
 /// The longest text of an address: one of IPv6 that ends in one of IPv4.
 const ADDRESS_BYTES_MAX: usize = 45;

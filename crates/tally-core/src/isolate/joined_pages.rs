@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use tally_core::counter::id::CounterId;
-use tally_core::order::map_of;
+use crate::counter::id::CounterId;
+use crate::order::map_of;
 
 /// How many names a partition is asked for beyond twice its share: for small pages, chance decides how names are
 /// distributed.

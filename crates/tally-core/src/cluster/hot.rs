@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::order::put_in_order;
-use tally_core::sketch::TopValues;
+use crate::counter::id::{CounterId, Datacenter};
+use crate::order::put_in_order;
+use crate::sketch::TopValues;
 
 /// Counters that an isolate tracks, of 200 bytes each; twice as many while it counts.
 const KEPT_MAX: usize = 256;

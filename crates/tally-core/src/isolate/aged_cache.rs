@@ -11,7 +11,7 @@
 use std::borrow::Borrow;
 use std::hash::Hash;
 
-use tally_core::counter::bounded_map::BoundedMap;
+use crate::counter::bounded_map::BoundedMap;
 
 struct Entry<V> {
     value: V,

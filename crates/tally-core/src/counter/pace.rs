@@ -62,13 +62,3 @@ impl Pace {
         Some(last.saturating_sub(*first).saturating_mul(1_000) / seconds)
     }
 }
-
-/// Thousandths as a JSON number.
-pub fn thousandths_json(thousandths: u128) -> String {
-    let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
-    if rest == 0 {
-        return whole.to_string();
-    }
-    let digits = format!("{whole}.{rest:03}");
-    digits.trim_end_matches('0').to_owned()
-}
