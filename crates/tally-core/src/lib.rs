@@ -12,7 +12,7 @@
 //! | [`isolate`] | what an isolate remembers and decides by itself |
 //! | [`handover`] | how a bundle of rows moves from place to place |
 //! | [`order`] | sorted lists |
-//! | [`calendar`] | months and their first days |
+//! | [`calendar`] | months and their first days, from the crate `tally-logs` |
 //! | [`sha256`] | SHA-256 and HMAC |
 
 #![allow(
@@ -22,7 +22,6 @@
 
 pub mod alert;
 pub mod board;
-pub mod calendar;
 pub mod callers;
 pub mod cluster;
 pub mod counter;
@@ -33,5 +32,7 @@ pub mod sha256;
 
 #[doc(no_inline)]
 pub use tally_limit as limit;
+#[doc(no_inline)]
+pub use tally_logs::calendar;
 #[doc(no_inline)]
 pub use tally_sketch as sketch;

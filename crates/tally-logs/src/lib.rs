@@ -9,6 +9,7 @@
 //! | [`formats`] | lines of many servers into hits |
 //! | [`prefix`] | what syslog, Kubernetes and Docker write before a line |
 //! | [`hit`] | what a line says of one request |
+//! | [`calendar`] | days and months; the core has it too |
 //! | [`time`] | times into unix time |
 //! | [`address`] | addresses of clients |
 //! | [`target`] | targets of requests |
@@ -21,6 +22,7 @@
 
 pub mod address;
 pub mod bots;
+pub mod calendar;
 pub mod fields;
 pub mod filter;
 pub mod formats;

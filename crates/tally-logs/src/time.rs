@@ -3,8 +3,7 @@
 //!
 //! A leap second (`:60`) is read as the second before it: unix time cannot express it. It belongs to its own minute.
 
-/// The seconds of a day; unix time gives every day the same length.
-const DAY_SECONDS: i64 = 24 * 60 * 60;
+use crate::calendar::{DAY, first_day};
 
 const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
@@ -82,9 +81,9 @@ pub fn parse_time(text: &str, begins: bool) -> Option<i64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return ms_of_seconds(text.parse().ok()?);
     }
-    let last = if begins { 0 } else { DAY_SECONDS - 1 };
+    let last = if begins { 0 } else { DAY - 1 };
     parse_date(text)
-        .map(|days| (days * DAY_SECONDS + last) * 1_000)
+        .map(|days| (days * DAY + last) * 1_000)
         .or_else(|| parse_rfc3339(text))
 }
 
@@ -196,7 +195,7 @@ fn local_ms(text: &str) -> Option<(i64, &[u8])> {
         }
         None => (0, rest),
     };
-    Some(((date * DAY_SECONDS + time) * 1000 + fraction_ms, rest))
+    Some(((date * DAY + time) * 1000 + fraction_ms, rest))
 }
 
 fn at_ms(local_ms: i64, offset_seconds: i64) -> Option<i64> {
@@ -237,29 +236,12 @@ fn offset(sign: u8, hours: [u8; 2], minutes: [u8; 2]) -> Option<i64> {
 }
 
 fn unix_seconds(days: i64, time_of_day: i64, offset_seconds: i64) -> Option<i64> {
-    Some(days * DAY_SECONDS + time_of_day - offset_seconds).filter(|seconds| *seconds >= 0)
+    Some(days * DAY + time_of_day - offset_seconds).filter(|seconds| *seconds >= 0)
 }
 
 /// Returns the days from 1970-01-01 to a date of the Gregorian calendar, if there is such a date.
-/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let day_max = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        _ => return None,
-    };
-    if !(1..=day_max).contains(&day) {
-        return None;
-    }
-    // Years begin in March, so that the leap day is the last.
-    let march_year = if month > 2 { year } else { year - 1 };
-    let march_month = (month + 9) % 12;
-    let era = march_year.div_euclid(400);
-    let year_of_era = march_year.rem_euclid(400);
-    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    Some(era * 146_097 + day_of_era - 719_468)
+    let month = (1..=12).contains(&month).then(|| year * 12 + month - 1)?;
+    let (first, next) = (first_day(month), first_day(month + 1));
+    (1..=next - first).contains(&day).then(|| first + day - 1)
 }

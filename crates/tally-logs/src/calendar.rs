@@ -1,8 +1,10 @@
 //! The Gregorian calendar: days are counted from 1970-01-01.
 
-/// The seconds of a minute, and of a day.
-pub(crate) const MINUTE: i64 = 60;
-pub(crate) const DAY: i64 = 24 * 60 * MINUTE;
+/// The seconds of a minute.
+pub const MINUTE: i64 = 60;
+
+/// The seconds of a day; unix time gives every day the same length.
+pub const DAY: i64 = 24 * 60 * MINUTE;
 
 /// The number of the month of a day: 12 for each year, from January. Months count from year 0, days from 1970-01-01.
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
