@@ -189,7 +189,8 @@ codes! {
 }
 
 /// A refusal: the code and what to do about this occurrence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {detail}", .code.as_str())]
 pub struct Problem {
     code: Code,
     detail: String,
@@ -315,14 +316,6 @@ impl Code {
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{code}</title><h1>{code}</h1>\
              <p>{title} (HTTP status {status}).<p>What to do: {remedy}.</html>\n"
         )
-    }
-}
-
-impl std::error::Error for Problem {}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: {}", self.code.as_str(), self.detail)
     }
 }
 

@@ -40,26 +40,14 @@ pub const FRAME_BYTES: usize = 6;
 const VERSION_BIT: u8 = 0x80;
 
 /// Why bytes cannot be read as a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// They are not the bytes that were written.
+    #[error("a stored body is damaged")]
     Changed,
     /// A newer build wrote them, in the first version; this build reads up to the second.
+    #[error("a stored body has version {0}, this build knows up to {1}: deploy a newer build")]
     Newer(u8, u8),
-}
-
-impl std::error::Error for Damage {}
-
-impl std::fmt::Display for Damage {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Changed => formatter.write_str("a stored body is damaged"),
-            Self::Newer(version, newest) => write!(
-                formatter,
-                "a stored body has version {version}, this build knows up to {newest}: deploy a newer build"
-            ),
-        }
-    }
 }
 
 /// A body that was read.

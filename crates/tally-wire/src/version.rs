@@ -31,33 +31,21 @@ pub(crate) const SHORT: u8 = u8::MAX;
 pub const VERSION_BYTES_MAX: usize = 600_000;
 
 /// Why a string is no version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
     /// It is longer than [`VERSION_BYTES_MAX`].
+    #[error("it is longer than {max} bytes", max = VERSION_BYTES_MAX)]
     TooLong,
     /// This service did not write it, or it is not complete.
+    #[error("it is not a version of this service, or it is cut")]
     Foreign,
     /// It has this format, which this build does not know: another release may have written it.
+    #[error(
+        "its format is {0}, this release reads {plain} and {full}",
+        plain = FORMAT,
+        full = FORMAT_WITH_OPERATIONS
+    )]
     Format(u8),
-}
-
-impl std::error::Error for VersionError {}
-
-impl std::fmt::Display for VersionError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TooLong => write!(formatter, "it is longer than {VERSION_BYTES_MAX} bytes"),
-            Self::Foreign => {
-                formatter.write_str("it is not a version of this service, or it is cut")
-            }
-            Self::Format(format) => {
-                write!(
-                    formatter,
-                    "its format is {format}, this release reads {FORMAT} and {FORMAT_WITH_OPERATIONS}"
-                )
-            }
-        }
-    }
 }
 
 /// The writes of one cell that were seen.

@@ -86,36 +86,24 @@ impl<'de> Deserialize<'de> for DimensionName {
 }
 
 /// Why dimensions are refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DimensionFault {
     /// There are more than a write may have.
+    #[error("a write has at most {max} dimensions in `by`", max = DIMENSIONS_PER_WRITE_MAX)]
     TooMany,
     /// This is no name.
+    #[error(
+        "a dimension's name has 1 to {max} of a-z, 0-9, _ and -, not {0:?}",
+        max = DIMENSION_NAME_BYTES_MAX
+    )]
     Name(String),
     /// The value of this name is empty, too long, or has control characters.
+    #[error(
+        "the value of `{0}` in `by` has 1 to {max} bytes of UTF-8 without control characters; leave the dimension out where there is none",
+        max = DIMENSION_VALUE_BYTES_MAX
+    )]
     Value(String),
 }
-
-impl fmt::Display for DimensionFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMany => write!(
-                formatter,
-                "a write has at most {DIMENSIONS_PER_WRITE_MAX} dimensions in `by`"
-            ),
-            Self::Name(name) => write!(
-                formatter,
-                "a dimension's name has 1 to {DIMENSION_NAME_BYTES_MAX} of a-z, 0-9, _ and -, not {name:?}"
-            ),
-            Self::Value(name) => write!(
-                formatter,
-                "the value of `{name}` in `by` has 1 to {DIMENSION_VALUE_BYTES_MAX} bytes of UTF-8 without control characters; leave the dimension out where there is none"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for DimensionFault {}
 
 fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).collect()
@@ -213,16 +201,9 @@ pub struct LogEntry<'a> {
 }
 
 /// The bytes are no log of dimensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these bytes are no log of dimensions: another build wrote them")]
 pub struct BrokenLog;
-
-impl fmt::Display for BrokenLog {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("these bytes are no log of dimensions: another build wrote them")
-    }
-}
-
-impl std::error::Error for BrokenLog {}
 
 impl DimensionLog {
     /// The log with these bytes.

@@ -94,34 +94,20 @@ impl std::fmt::Display for CounterId {
 }
 
 /// Why a text is not a counter id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// It has no bytes.
+    #[error("an id needs at least one byte")]
     Empty,
     /// It has this many bytes, more than [`COUNTER_ID_BYTES_MAX`].
+    #[error("an id has at most {max} bytes of UTF-8, this one has {0}", max = COUNTER_ID_BYTES_MAX)]
     TooLong(usize),
     /// It is `.` or `..`.
+    #[error("`.` and `..` cannot be ids, because URL parsers remove them from paths")]
     Dots,
     /// It holds a control character.
+    #[error("an id may not hold control characters")]
     Control,
-}
-
-impl std::error::Error for IdError {}
-
-impl std::fmt::Display for IdError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Empty => formatter.write_str("an id needs at least one byte"),
-            Self::TooLong(bytes) => write!(
-                formatter,
-                "an id has at most {COUNTER_ID_BYTES_MAX} bytes of UTF-8, this one has {bytes}"
-            ),
-            Self::Dots => formatter.write_str(
-                "`.` and `..` cannot be ids, because URL parsers remove them from paths",
-            ),
-            Self::Control => formatter.write_str("an id may not hold control characters"),
-        }
-    }
 }
 
 /// The datacenter where a request entered: a colo such as `FRA`, or [`Datacenter::local`] if the platform names none.

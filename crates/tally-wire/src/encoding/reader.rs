@@ -9,26 +9,17 @@ use super::counted::COUNTED;
 const SHIFT_MAX: u32 = 63;
 
 /// Why bytes are not read as a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecodable {
     /// A struct lacks a field, which has no default.
+    #[error("{0} lacks the field `{1}`")]
     Lacks(&'static str, &'static str),
     /// A field of a struct is none.
+    #[error("`{1}` of {0} is malformed")]
     Malformed(&'static str, &'static str),
     /// The value is none, and it is no struct.
+    #[error("{0}")]
     Other(Error),
-}
-
-impl std::error::Error for Undecodable {}
-
-impl std::fmt::Display for Undecodable {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Lacks(name, field) => write!(formatter, "{name} lacks the field `{field}`"),
-            Self::Malformed(name, field) => write!(formatter, "`{field}` of {name} is malformed"),
-            Self::Other(error) => error.fmt(formatter),
-        }
-    }
 }
 
 /// Bytes of which values are taken.

@@ -12,52 +12,43 @@ use tally_core::counter::flush::Refusal;
 use tally_core::counter::id::Datacenter;
 
 /// Why a call failed. The call changed nothing; only after `Unavailable` is this unknown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Fault {
     /// Something that the call needs did not answer. The text says what.
+    #[error("unavailable: {0}")]
     Unavailable(String),
     /// The cell did not count the flush.
+    #[error("refused: {0:?}")]
     Refused(Refusal),
     /// The cell counts for this newer generation: the sender must read the root again.
+    #[error("generation {0} has begun")]
     Superseded(u64),
     /// All writes of the counter go to this datacenter; nothing was counted.
+    #[error("home is {0}")]
     Elsewhere(Datacenter),
     /// More counters than one call may touch.
+    #[error("more than {0} counters")]
     TooMany(u32),
     /// The message cannot be read, or storage is broken. The text says what.
+    #[error("broken: {0}")]
     Broken(String),
     /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
+    #[error("the lead lives in {0:?}")]
     Moved(LeadPlace),
     /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
+    #[error("the lead may live elsewhere")]
     NotLocated,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
     /// repair it. The text says why.
+    #[error("stored data cannot be read: {0}")]
     Unreadable(String),
     /// The message is of a newer protocol than the receiver's. Holds the receiver's protocol. Nothing was done.
+    #[error("the receiver speaks protocol {0}")]
     Later(u8),
     /// The number of partitions of the directory was changed. The root may be elsewhere, or all partitions must be
     /// asked by [`super::root_moves::CallPartition`]. Nothing was done.
+    #[error("the number of partitions was changed")]
     Repartitioned,
-}
-
-impl std::error::Error for Fault {}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unavailable(what) => write!(formatter, "unavailable: {what}"),
-            Self::Refused(refusal) => write!(formatter, "refused: {refusal:?}"),
-            Self::Superseded(generation) => write!(formatter, "generation {generation} has begun"),
-            Self::Elsewhere(home) => write!(formatter, "home is {home}"),
-            Self::TooMany(limit) => write!(formatter, "more than {limit} counters"),
-            Self::Broken(what) => write!(formatter, "broken: {what}"),
-            Self::Moved(place) => write!(formatter, "the lead lives in {place:?}"),
-            Self::NotLocated => formatter.write_str("the lead may live elsewhere"),
-            Self::Later(protocol) => write!(formatter, "the receiver speaks protocol {protocol}"),
-            Self::Repartitioned => formatter.write_str("the number of partitions was changed"),
-            Self::Unreadable(why) => write!(formatter, "stored data cannot be read: {why}"),
-        }
-    }
 }
 
 impl From<BrokenLog> for Fault {
