@@ -43,6 +43,7 @@ mod cluster_delta;
 mod cluster_delta_cases;
 mod cluster_generation_lease;
 mod cluster_home;
+mod cluster_kept_tops;
 mod cluster_operation;
 mod cluster_push;
 mod cluster_push_cold;

@@ -11,6 +11,7 @@ use tally_api::public::{
 };
 use tally_api::query::{HistoryFormat, Window};
 use tally_core::cluster::root::Root;
+use tally_core::cluster::top_order::{KnownTotal, KnownUniques};
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::history::Resolution;
@@ -18,7 +19,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::merge::Range;
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
-use tally_wire::messages::{Aggregate, CounterList, Flushed, GlobalSum, KnownTotal, KnownUniques};
+use tally_wire::messages::{Aggregate, CounterList, Flushed, GlobalSum};
 use tally_wire::names::CellAddress;
 
 fn format(strings: bool, zeros: bool) -> HistoryFormat {

@@ -6,10 +6,11 @@ use tally_api::query::{
     WINDOW_UNIQUES_SECONDS_MAX, Window,
 };
 use tally_api::routes::RouteName;
+use tally_core::cluster::top_order::WindowStart;
 use tally_core::counter::history::Resolution;
 use tally_core::counter::id::Datacenter;
 use tally_core::counter::merge::Range;
-use tally_wire::messages::{ReadParts, WindowStart};
+use tally_wire::messages::ReadParts;
 use tally_wire::problem::{Code, Problem};
 use tally_wire::version::Version;
 

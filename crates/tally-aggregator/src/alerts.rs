@@ -12,6 +12,7 @@ use tally_api::query::Window;
 use tally_core::alert::condition::{Bound, Measure, Reading};
 use tally_core::alert::digest::DIGEST_TOP;
 use tally_core::alert::samples::RateSamples;
+use tally_core::cluster::top_order::{OrderBy, TopOrder, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::{Sum, Value};
 use tally_core::order::in_order;
@@ -21,7 +22,7 @@ use tally_shared::partitions::ask_some;
 use tally_wire::alerts::{Alert, CountDigest, DELIVERIES_MAX, DigestCount, Watched};
 use tally_wire::messages::{
     AlertDetails, AllAlerts, AllDeliveries, AskTop, DeliveriesListed, Fault, GlobalSum, ListAlerts,
-    ListDeliveries, OrderBy, Read, ReadParts, Top, TopOrder, WindowStart,
+    ListDeliveries, Read, ReadParts, Top,
 };
 use tally_wire::names::{DIRECTORY_PARTITIONS, VerdictKind, verdicts};
 

@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
+use tally_core::cluster::top_order::{TopOrder, TopRow};
 use tally_core::counter::total::Value;
 use tally_host::Host;
 use tally_shared::partitions::ask_all;
-use tally_wire::messages::{Fault, PartitionTop, TopOf, TopOrder, TopRow};
+use tally_wire::messages::{Fault, PartitionTop, TopOf};
 
 /// Asks every partition for the first counters of an order. Returns what they answered, and the partitions that did not
 /// answer.

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::counters::sum_roots;
 use super::first_rows::{ask_top, compare};
+use tally_core::cluster::top_order::{OrderBy, TopOrder, TopRow, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_core::order::in_order;
@@ -21,9 +22,7 @@ use tally_shared::call;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::call_batcher::call_many;
 use tally_shared::partitions;
-use tally_wire::messages::{
-    Aggregate, Fault, LookUp, OrderBy, SumMany, Sums, TopOrder, TopRow, UnreadCounters, WindowStart,
-};
+use tally_wire::messages::{Aggregate, Fault, LookUp, SumMany, Sums, UnreadCounters};
 use tally_wire::shell_limits::AGGREGATE_MAX;
 
 /// The most counters of one history under `consistency=strong` with tablets: 0.15 to 0.25 ms of a thread each. Other

@@ -11,6 +11,7 @@ use super::largest::{counters_max, sum_largest};
 use super::read::{read_drained, read_view};
 use super::read_options::ReadOptions;
 use tally_core::cluster::root::Root;
+use tally_core::cluster::top_order::{OrderBy, TopOrder};
 use tally_core::counter::id::CounterId;
 use tally_core::isolate::joined_pages::JoinedPages;
 use tally_core::order::{in_order, map_of};
@@ -21,8 +22,8 @@ use tally_shared::concurrency::all_settled;
 use tally_shared::open_objects;
 use tally_shared::partitions::{self, ask_all, ask_more, ask_some};
 use tally_wire::messages::{
-    Aggregate, CounterList, Fault, GlobalSum, List, ListAll, ListRows, OrderBy, Read, ReadDrained,
-    ReadEach, SumMany, Sums, TopOrder,
+    Aggregate, CounterList, Fault, GlobalSum, List, ListAll, ListRows, Read, ReadDrained, ReadEach,
+    SumMany, Sums,
 };
 use tally_wire::names::DIRECTORY_PARTITIONS;
 use tally_wire::shell_limits::AGGREGATE_MAX;

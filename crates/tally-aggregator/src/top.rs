@@ -7,12 +7,11 @@ use super::largest::sum_largest;
 use super::read::read;
 use super::read_options::ReadOptions;
 use tally_api::query::kept_only;
+use tally_core::cluster::top_order::TopRow;
 use tally_core::order::in_order;
 use tally_host::Host;
 use tally_shared::call;
-use tally_wire::messages::{
-    Aggregate, AmountOf, AskTop, Fault, Read, ReadParts, SumMany, Top, TopRow,
-};
+use tally_wire::messages::{Aggregate, AmountOf, AskTop, Fault, Read, ReadParts, SumMany, Top};
 use tally_wire::shell_limits::AGGREGATE_MAX;
 
 /// Asks every partition once; for a range also leads.

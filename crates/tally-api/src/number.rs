@@ -4,9 +4,9 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use tally_core::cluster::top_order::KnownUniques;
 use tally_core::counter::total::Value;
 use tally_core::sketch::{UniqueEstimate, Uniques};
-use tally_wire::messages::KnownUniques;
 
 /// An exact number of any size: a JSON number, or a decimal string where the reader asked for strings and a JavaScript
 /// number could not hold it exactly.

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`object`], [`partition`] | one partition: dispatches to its parts, each with its own tables |
-//! | [`listings`], [`totals`], [`tops`], [`top_order`], [`kept_tops`] | lists of its counters with totals, their table, its orders, the amounts in them, and those that are kept in memory |
+//! | [`listings`], [`totals`], [`tops`], [`top_order`] | lists of its counters with totals, their table, its orders, the amounts in them as SQL |
 //! | [`roots`], [`root_store`], [`duty_store`] | the roots of its counters, their end, notifications of leads, and their rows |
 //! | [`root_places`], [`root_moves`], [`root_bundle`], [`root_sweep`] | the places of roots, their moves to another partition, their rows meanwhile, and those that get no calls |
 //! | [`roots::lead_calls`], [`inboxes`] | calls of a root to leads and to inboxes |
@@ -20,7 +20,6 @@ mod claim_store;
 mod claims;
 pub(crate) mod duty_store;
 pub(crate) mod inboxes;
-mod kept_tops;
 mod lead_sweep;
 mod listings;
 mod living_counters;

@@ -123,8 +123,7 @@ pub use root_moves::{
 };
 pub use seen::not_reached;
 pub use totals::{
-    AmountOf, AskTop, CounterList, DAYS_BEFORE, HOURS_BEFORE, KnownTotal, KnownUniques, ListAll,
-    ListRows, ListedCounter, OrderBy, PartitionTop, Sums, Top, TopOf, TopOrder, TopRow,
-    UnreadCounters, WindowStart,
+    AmountOf, AskTop, CounterList, ListAll, ListRows, ListedCounter, PartitionTop, Sums, Top,
+    TopOf, UnreadCounters,
 };
 pub use url::{origin, path_within};

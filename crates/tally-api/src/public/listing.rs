@@ -6,9 +6,10 @@ use super::rounding::Rounding;
 use crate::fields::{CountValue, Exactness, MissingPartitions, Moment};
 use crate::json::to_json;
 use crate::number::{Estimate, Exact};
+use tally_core::cluster::top_order::KnownTotal;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
-use tally_wire::messages::{CounterList, KnownTotal};
+use tally_wire::messages::CounterList;
 
 /// What the directory knows of a counter from pushes; `None` before the first.
 #[derive(Serialize)]

@@ -8,9 +8,10 @@ use crate::fields::{
 };
 use crate::json::to_json;
 use crate::number::{Estimate, Exact};
+use tally_core::cluster::top_order::{OrderBy, TopRow, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
-use tally_wire::messages::{OrderBy, Sums, Top, TopRow, UnreadCounters, WindowStart};
+use tally_wire::messages::{Sums, Top, UnreadCounters};
 
 /// The request, and its times.
 #[derive(Clone, Debug)]

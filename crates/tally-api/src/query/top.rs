@@ -1,9 +1,9 @@
 //! The measure and the window by which counters are ordered.
 
 use super::parse::{Query, WINDOW_SECONDS_MAX, refuse};
+use tally_core::cluster::top_order::{HOURS_BEFORE, OrderBy, WindowStart};
 use tally_core::counter::history::DAYS_KEPT;
 use tally_logs::time::parse_date;
-use tally_wire::messages::{HOURS_BEFORE, OrderBy, WindowStart};
 use tally_wire::problem::Problem;
 use tally_wire::snapshot::date_of;
 

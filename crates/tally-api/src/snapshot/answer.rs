@@ -9,10 +9,11 @@ use crate::fields::{MissingPartitions, Moment, Total};
 use crate::number::{Estimate, Exact};
 use crate::public::Rounding;
 use crate::query::{ListPage, newest_first};
+use tally_core::cluster::top_order::KnownUniques;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::total::Value;
 use tally_core::order::map_of;
-use tally_wire::messages::{AllRuns, KnownUniques, PartitionRuns, PastState, PastStateList};
+use tally_wire::messages::{AllRuns, PartitionRuns, PastState, PastStateList};
 use tally_wire::snapshot::{RunOf, date_of};
 
 /// The snapshot of a day, of all partitions.

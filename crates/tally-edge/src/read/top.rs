@@ -7,8 +7,9 @@ use crate::kit::respond::Answer;
 use tally_api::access::Caller;
 use tally_api::public::{TopPage, top_json};
 use tally_api::query::{Query, TopQuery};
+use tally_core::cluster::top_order::TopOrder;
 use tally_core::counter::id::CounterId;
-use tally_wire::messages::{AskTop, Top, TopOrder};
+use tally_wire::messages::{AskTop, Top};
 use tally_wire::problem::{Code, Problem};
 use tally_wire::rights::Scope;
 

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::snapshots::{FILES_AT_ONCE, Snapshots};
 use tally_api::number::Estimate;
+use tally_core::cluster::top_order::KnownUniques;
 use tally_core::counter::id::CounterId;
 use tally_core::order::map_of;
 use tally_shared::concurrency::all_settled;
 use tally_shared::partitions::ask_some;
 use tally_wire::messages::{
-    Fault, KnownUniques, ListAllPastStates, ListPastStates, PastState, PastStatePage, PastStateRow,
+    Fault, ListAllPastStates, ListPastStates, PastState, PastStatePage, PastStateRow,
     ReadOwnPastStates, ReadPastStates,
 };
 use tally_wire::snapshot::{

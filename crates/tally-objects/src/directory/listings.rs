@@ -6,16 +6,14 @@ use std::rc::Rc;
 
 use super::push_receiver::Views;
 use super::roots::Roots;
-use super::top_order::row_of_known;
 use super::totals::{DirectoryTotals, known_of};
 use tally_core::cluster::root::Root;
+use tally_core::cluster::top_order::{KnownTotal, TopRow, row_of_known};
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::CounterId;
 use tally_host::Host;
-use tally_wire::messages::{
-    AmountOf, Fault, KnownTotal, List, ListRows, ListedCounter, PartitionTop, TopOf, TopRow,
-};
+use tally_wire::messages::{AmountOf, Fault, List, ListRows, ListedCounter, PartitionTop, TopOf};
 
 /// Lists of the counters of one partition.
 pub(super) struct Listings {

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, RowlessCounters};
-use super::top_order::{WIDE_SIZE, WITHIN_MAX, amount_sql, first_of, hour_of, row_of_known};
+use super::top_order::{WIDE_SIZE, amount_sql};
 use super::totals::{DirectoryTotals, INDEXES};
 use crate::kit::store::{Store, integer, text};
+use tally_core::cluster::kept_tops::{KeptTop, OLDEST_MAX, ROWS_MAX, RowlessCounters};
 use tally_core::cluster::root::{RootEntry, prefix_end};
 use tally_core::cluster::standings::{OldestUnknown, Standing, Standings};
+use tally_core::cluster::top_order::{
+    OrderBy, TopOrder, TopRow, WITHIN_MAX, WindowStart, first_of, hour_of, row_of_known,
+};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_core::order::map_of;
 use tally_host::object::SqlValue;
-use tally_wire::messages::{Fault, OrderBy, Sums, TopOrder, TopRow, WindowStart};
+use tally_wire::messages::{Fault, Sums};
 
 /// The most counters of a prefix that are found by name and then sorted. More are found by the index of the order.
 const FEW: u64 = 1_000;

@@ -8,18 +8,19 @@
 
 use std::cell::OnceCell;
 
-use super::kept_tops::{Before, KeptTops, Written, counted_of};
-use super::top_order::{DAY_HOURS, DAYS_KEPT, HOURS_KEPT};
+use super::top_order::columns;
 use crate::kit::row_prefetch::RowPrefetch;
 use crate::kit::store::{Insert, Store, text};
 use tally_api::number::Estimate;
+use tally_core::cluster::kept_tops::{Before, KeptTops, Written, counted_of};
 use tally_core::cluster::root::Root;
+use tally_core::cluster::top_order::{DAY_HOURS, DAYS_KEPT, HOURS_KEPT, KnownTotal, KnownUniques};
 use tally_core::cluster::total::CounterTotal;
 use tally_core::cluster::view::View;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_host::object::SqlValue;
-use tally_wire::messages::{Fault, KnownTotal, KnownUniques};
+use tally_wire::messages::Fault;
 
 /// Milliseconds of an hour.
 const HOUR_MS: i64 = 3_600_000;
@@ -84,7 +85,7 @@ impl DirectoryTotals {
 
     /// Reads ahead the rows of counters that are about to be written.
     pub(crate) fn read_ahead(&self, counters: &[CounterId]) -> Result<(), Fault> {
-        self.ahead.read_as(counters, &self.kept.columns())
+        self.ahead.read_as(counters, &columns(&self.kept))
     }
 
     /// Drops the rows that were read ahead.
@@ -117,7 +118,7 @@ impl DirectoryTotals {
             None => self.row_now(counter)?,
         };
         self.ahead.forget(counter);
-        let row = row.as_ref().map(Before::read);
+        let row = row.as_ref().map(numbers_of).map(Before::read);
         let before = row.as_ref().map(|row| row.hour);
         let hour = newest_hour(root, &known, before, newest_ms, now_ms);
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
@@ -158,7 +159,7 @@ impl DirectoryTotals {
 
     /// The column that is read of a row before it is written.
     fn row_now(&self, counter: &CounterId) -> Result<Option<SqlValue>, Fault> {
-        let sql = format!("SELECT {} FROM totals WHERE id = ?", self.kept.columns());
+        let sql = format!("SELECT {} FROM totals WHERE id = ?", columns(&self.kept));
         let rows = self.store.run(&sql, vec![counter.as_str().into()])?;
         Ok(rows.into_iter().flatten().next())
     }
@@ -167,7 +168,8 @@ impl DirectoryTotals {
     pub(crate) fn delete(&self, counter: &CounterId) -> Result<(), Fault> {
         self.ahead.forget(counter);
         if !self.kept.is_empty() {
-            self.kept.leaves(counter, self.row_now(counter)?.as_ref());
+            self.kept
+                .leaves(counter, self.row_now(counter)?.as_ref().map(numbers_of));
         }
         let id = vec![counter.as_str().into()];
         self.store
@@ -185,14 +187,18 @@ impl DirectoryTotals {
         if self.kept.is_empty() {
             return write();
         }
-        self.kept.leaves(counter, self.row_now(counter)?.as_ref());
+        self.kept
+            .leaves(counter, self.row_now(counter)?.as_ref().map(numbers_of));
         write()?;
         let sql = "SELECT body FROM totals WHERE id = ?";
         let rows = self.store.run(sql, vec![counter.as_str().into()])?;
         if let Some(body) = rows.iter().flatten().next() {
             let known: KnownTotal = self.store.get(body)?;
-            self.kept
-                .comes(counter, self.row_now(counter)?.as_ref(), &known);
+            self.kept.comes(
+                counter,
+                self.row_now(counter)?.as_ref().map(numbers_of),
+                &known,
+            );
         }
         Ok(())
     }
@@ -236,6 +242,11 @@ fn newest_hour(
     };
     let hour = newest_ms.div_euclid(HOUR_MS);
     before.map_or(hour, |before| before.max(hour))
+}
+
+/// The column that is read of a row.
+fn numbers_of(column: &SqlValue) -> &str {
+    text(column).unwrap_or_default()
 }
 
 /// The SQL that sets the changed indexed columns; all of them if the row is unknown.

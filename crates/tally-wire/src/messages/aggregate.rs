@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::call::Call;
-use super::totals::{Sums, Top, TopRow, UnreadCounters};
+use super::totals::{Sums, Top, UnreadCounters};
 use crate::names::Address;
+use tally_core::cluster::top_order::TopRow;
 use tally_core::counter::dimensions::DimensionName;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::Range;

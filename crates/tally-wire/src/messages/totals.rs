@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::Call;
 use crate::names::Address;
-use tally_core::cluster::total::CounterTotal;
-use tally_core::counter::history::Resolution;
+use tally_core::cluster::top_order::{KnownTotal, TopOrder, TopRow};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 
@@ -20,27 +19,6 @@ calls! {
 
 /// A counter, and its known totals where those were asked for.
 pub type ListedCounter = (CounterId, Option<KnownTotal>);
-
-/// What a partition knows of a counter from pushes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename = "KnownTotal+")]
-pub struct KnownTotal {
-    /// Its totals.
-    pub total: CounterTotal,
-    /// Its unique elements of all time, if there are any.
-    pub uniques: Option<KnownUniques>,
-}
-
-/// An estimate of unique elements.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KnownUniques {
-    /// The estimate, to the nearest whole element.
-    pub estimate: u64,
-    /// Its standard error, in elements.
-    pub standard_error: f64,
-    /// How many epochs it is the sum of.
-    pub epochs: u64,
-}
 
 /// Aggregator → one partition: living counters in order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,79 +46,6 @@ pub struct ListAll {
     pub limit: u32,
     /// Whether to include the known totals of each.
     pub values: bool,
-}
-
-/// The measure by which counters are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OrderBy {
-    /// Their value.
-    Value,
-    /// The sum of increments.
-    Count,
-    /// Their unique elements.
-    Uniques,
-}
-
-/// The beginning of a window: an hour or a day, counted in hours or days of unix time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WindowStart {
-    /// An hour.
-    Hour(i64),
-    /// A day.
-    Day(i64),
-    /// The counts of all time of the counters that were written in this hour or later. No counter counted more since
-    /// this hour.
-    Write(i64),
-}
-
-/// The hours before this one, and the days before today, at whose beginnings the directory stores counts.
-pub const HOURS_BEFORE: i64 = 24;
-/// See [`HOURS_BEFORE`].
-pub const DAYS_BEFORE: i64 = 29;
-
-impl WindowStart {
-    /// The beginning of the window as a unix second.
-    pub fn seconds(self) -> i64 {
-        match self {
-            Self::Hour(hour) | Self::Write(hour) => hour * Resolution::Hour.seconds(),
-            Self::Day(day) => day * Resolution::Day.seconds(),
-        }
-    }
-
-    /// The order by which partitions find the counters that may have counted most since a second: by the count since
-    /// then, or by the count of all time where the directory does not store that.
-    pub fn reaching(second: i64, now: i64) -> Self {
-        let at = |step: Resolution, second: i64| second.div_euclid(step.seconds());
-        let (hour, day) = (at(Resolution::Hour, second), at(Resolution::Day, second));
-        if hour >= at(Resolution::Hour, now) - HOURS_BEFORE {
-            Self::Hour(hour)
-        } else if day >= at(Resolution::Day, now) - DAYS_BEFORE {
-            Self::Day(day)
-        } else {
-            Self::written(second)
-        }
-    }
-
-    /// The counts of all time, of the counters that were written since a second.
-    pub fn written(second: i64) -> Self {
-        Self::Write(second.div_euclid(Resolution::Hour.seconds()))
-    }
-
-    /// Whether the directory stores the counts at that beginning.
-    pub fn is_kept(self) -> bool {
-        !matches!(self, Self::Write(_))
-    }
-}
-
-/// A set of counters and their order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopOrder {
-    /// The prefix of their names.
-    pub prefix: String,
-    /// The measure.
-    pub by: OrderBy,
-    /// The beginning of the window; `None` for all time.
-    pub since: Option<WindowStart>,
 }
 
 /// Aggregator → one partition: asks for the first counters of an order.
@@ -176,30 +81,6 @@ pub struct AskTop {
     pub counter: Option<CounterId>,
     /// The first and the last second of a window that the directory does not store: leads are asked.
     pub range: Option<(i64, i64)>,
-}
-
-/// A counter in an order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TopRow {
-    /// The counter.
-    pub counter: CounterId,
-    /// The amount that it is ordered by; for unique elements their estimate.
-    pub amount: Value,
-    /// Its unique elements, where it is ordered by them.
-    pub uniques: Option<KnownUniques>,
-    /// The amount includes every write acknowledged before this, unix milliseconds; [`TopRow::UNKNOWN_AS_OF_MS`] where
-    /// the amount is unknown.
-    pub as_of_ms: i64,
-}
-
-impl TopRow {
-    /// The `as_of_ms` of a counter that nobody has reported yet.
-    pub const UNKNOWN_AS_OF_MS: i64 = i64::MIN;
-
-    /// Whether the amount is known.
-    pub fn is_known(&self) -> bool {
-        self.as_of_ms != Self::UNKNOWN_AS_OF_MS
-    }
 }
 
 /// Sums over all counters of an order.

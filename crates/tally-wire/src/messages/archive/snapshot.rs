@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::messages::call::Call;
-use crate::messages::totals::KnownUniques;
 use crate::names::Address;
 use crate::snapshot::{RunOf, SnapshotCounter};
+use tally_core::cluster::top_order::KnownUniques;
 use tally_core::counter::id::CounterId;
 
 calls! {

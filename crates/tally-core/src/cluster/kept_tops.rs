@@ -11,40 +11,38 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::root::prefix_end;
+use super::standings::{Standing, Standings};
 use super::top_order::{
-    DAY_HOURS, DAYS_KEPT, HOURS_KEPT, WITHIN_MAX, amount_sql, first_of, hour_of, row_of_known,
+    DAY_HOURS, DAYS_KEPT, HOURS_KEPT, KnownTotal, OrderBy, TopOrder, TopRow, WITHIN_MAX,
+    WindowStart, first_of, hour_of, row_of_known,
 };
-use crate::kit::store::text;
-use tally_core::cluster::root::prefix_end;
-use tally_core::cluster::standings::{Standing, Standings};
-use tally_core::counter::id::CounterId;
-use tally_core::counter::total::{Sum, Value};
-use tally_host::object::SqlValue;
-use tally_wire::messages::{KnownTotal, OrderBy, TopOrder, TopRow, WindowStart};
+use crate::counter::id::CounterId;
+use crate::counter::total::{Sum, Value};
 
 /// The most kept tops. Beyond it, the least recently requested one is dropped.
-pub(super) const ORDERS_MAX: usize = 8;
+pub const ORDERS_MAX: usize = 8;
 
 /// The most kept rows of all orders together. Of an order with a larger limit only the sums are kept.
-pub(super) const ROWS_MAX: usize = 4_096;
+pub const ROWS_MAX: usize = 4_096;
 
 /// The most different `as_of` that an order keeps. After this many of its oldest rows have changed, its table is
 /// scanned for the next.
-pub(super) const OLDEST_MAX: usize = 4_096;
+pub const OLDEST_MAX: usize = 4_096;
 
 /// The most counters without a row that an order keeps by name. If there are more, only their number is counted, from
 /// time to time.
-pub(super) const ROWLESS_MAX: usize = 4_096;
+pub const ROWLESS_MAX: usize = 4_096;
 
 /// How long a counted number is used, milliseconds.
-pub(super) const ROWLESS_REST_MS: i64 = 10_000;
+pub const ROWLESS_REST_MS: i64 = 10_000;
 
 /// The most counters that are looked up later: whether they live and have a row.
 const UNRESOLVED_MAX: usize = 4_096;
 
 /// Living counters that have no row yet.
 #[derive(Clone, Debug)]
-pub(super) enum RowlessCounters {
+pub enum RowlessCounters {
     /// Their names, and when each was created, unix milliseconds.
     Names(BTreeMap<CounterId, i64>),
     /// There are too many.
@@ -60,12 +58,15 @@ pub(super) enum RowlessCounters {
 
 /// A kept top.
 #[derive(Clone, Debug)]
-pub(super) struct KeptTop {
-    pub(super) order: TopOrder,
+pub struct KeptTop {
+    /// The order.
+    pub order: TopOrder,
     /// The sum of the amounts that have more than 62 bits; the standings have all others.
-    pub(super) wide: Value,
-    pub(super) standings: Standings<TopRow>,
-    pub(super) rowless: RowlessCounters,
+    pub wide: Value,
+    /// The first of its rows, and the sums of all.
+    pub standings: Standings<TopRow>,
+    /// The living counters without a row.
+    pub rowless: RowlessCounters,
     /// The end of its names.
     end: Option<String>,
     /// Its index among the kept ones. It does not change once it was used, so that statements stay the same.
@@ -74,7 +75,8 @@ pub(super) struct KeptTop {
 }
 
 impl KeptTop {
-    pub(super) fn new(
+    /// The top of an order, as its table was read.
+    pub fn new(
         order: TopOrder,
         standings: Standings<TopRow>,
         wide: Value,
@@ -97,7 +99,7 @@ impl KeptTop {
     }
 
     /// The standing of a row in this order.
-    pub(super) fn standing(&self, amount: i64, as_of_ms: i64) -> Standing {
+    pub fn standing(&self, amount: i64, as_of_ms: i64) -> Standing {
         standing_of(&self.order, amount, as_of_ms)
     }
 
@@ -133,13 +135,13 @@ impl KeptTop {
 }
 
 /// The stored form of a count: modulo 2^62, so that differences are right for counts of any size.
-pub(super) fn counted_of(count: Sum) -> i64 {
+pub fn counted_of(count: Sum) -> i64 {
     let below = count.low_bits() % u128::from(WITHIN_MAX.unsigned_abs());
     i64::try_from(below).unwrap_or(0)
 }
 
 /// The standing of a row with this amount in an order.
-pub(super) fn standing_of(order: &TopOrder, amount: i64, as_of_ms: i64) -> Standing {
+fn standing_of(order: &TopOrder, amount: i64, as_of_ms: i64) -> Standing {
     let size = match order.since {
         // All rows are in order of their amounts.
         Some(_) => 0,
@@ -154,7 +156,7 @@ pub(super) fn standing_of(order: &TopOrder, amount: i64, as_of_ms: i64) -> Stand
 }
 
 /// A value of at most 62 bits.
-pub(super) fn narrow(amount: i64) -> Value {
+fn narrow(amount: i64) -> Value {
     let magnitude = Value::new(u128::from(amount.unsigned_abs()), 0);
     match amount < 0 {
         true => magnitude.negated(),
@@ -173,11 +175,12 @@ fn amount_of(by: OrderBy, known: &KnownTotal) -> Value {
     }
 }
 
-/// A row before it is written, by [`KeptTops::columns`].
-pub(super) struct Before {
-    pub(super) hour: i64,
+/// A row before it is written.
+pub struct Before {
+    /// The hour of its last write, of unix time.
+    pub hour: i64,
     /// The sizes of its value, its count and its unique elements.
-    pub(super) sizes: [i64; 3],
+    pub sizes: [i64; 3],
     as_of_ms: i64,
     counted: i64,
     /// Its amount in each kept order.
@@ -185,9 +188,9 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Parses the column. Another form has no amounts, so that it changes no top.
-    pub(super) fn read(column: &SqlValue) -> Self {
-        let numbers = text(column).unwrap_or_default().split(' ');
+    /// Parses the column: numbers with spaces between them. Another form has no amounts, so that it changes no top.
+    pub fn read(column: &str) -> Self {
+        let numbers = column.split(' ');
         let mut numbers = numbers.map_while(|number| number.parse().ok());
         let mut next = || numbers.next().unwrap_or_default();
         Self {
@@ -201,14 +204,16 @@ impl Before {
 }
 
 /// A row as it is written.
-pub(super) struct Written {
-    pub(super) hour: i64,
-    pub(super) known: KnownTotal,
+pub struct Written {
+    /// The hour, of unix time.
+    pub hour: i64,
+    /// What is known of the counter.
+    pub known: KnownTotal,
 }
 
 /// The kept tops of a partition.
 #[derive(Default)]
-pub(super) struct KeptTops {
+pub struct KeptTops {
     tops: RefCell<Vec<KeptTop>>,
     /// Counters whose root was written, or whose row came or went.
     unresolved: RefCell<BTreeSet<CounterId>>,
@@ -219,25 +224,26 @@ pub(super) struct KeptTops {
 
 impl KeptTops {
     /// Drops all tops.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         self.tops.borrow_mut().clear();
         self.unresolved.borrow_mut().clear();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.tops.borrow().is_empty()
     }
 
     /// Drops all tops if a write has failed meanwhile, by the number of failures: memory has changes that were not
     /// written.
-    pub(super) fn forget_failed(&self, failures: u64) {
+    pub fn forget_failed(&self, failures: u64) {
         if self.failures.replace(failures) != failures {
             self.clear();
         }
     }
 
     /// Takes the top of an order out, to be put back.
-    pub(super) fn take(&self, order: &TopOrder) -> Option<KeptTop> {
+    pub fn take(&self, order: &TopOrder) -> Option<KeptTop> {
         let mut tops = self.tops.borrow_mut();
         let index = tops.iter().position(|top| top.order == *order)?;
         let mut top = tops.remove(index);
@@ -246,7 +252,7 @@ impl KeptTops {
     }
 
     /// Stores a top, and drops the least recently requested ones if there is no room.
-    pub(super) fn put(&self, mut top: KeptTop) {
+    pub fn put(&self, mut top: KeptTop) {
         self.uses.set(self.uses.get() + 1);
         top.used = self.uses.get();
         let mut tops = self.tops.borrow_mut();
@@ -262,22 +268,17 @@ impl KeptTops {
         }
     }
 
-    /// The SQL of the column that is read of a row before it is written: its indexed values, and its amount in each
-    /// kept order.
-    pub(super) fn columns(&self) -> String {
-        let tops = self.tops.borrow();
-        let amounts = tops.iter().map(|top| amount_sql(&top.order));
-        let amounts: String = amounts
-            .map(|amount| format!(" || ' ' || {amount}"))
-            .collect();
-        format!(
-            "hour || ' ' || value_size || ' ' || counted_size || ' ' || uniques_size || ' ' || as_of || ' ' || \
-             counted{amounts}"
-        )
+    /// Something of each kept order, in their order.
+    pub fn map_orders<T>(&self, of: impl Fn(&TopOrder) -> T) -> Vec<T> {
+        self.tops
+            .borrow()
+            .iter()
+            .map(|top| of(&top.order))
+            .collect()
     }
 
     /// Updates the tops after a row was written; `before` is `None` for a new row.
-    pub(super) fn written(&self, counter: &CounterId, before: Option<&Before>, row: &Written) {
+    pub fn written(&self, counter: &CounterId, before: Option<&Before>, row: &Written) {
         if self.is_empty() {
             return;
         }
@@ -307,7 +308,7 @@ impl KeptTops {
     }
 
     /// Updates the tops before a row is deleted.
-    pub(super) fn leaves(&self, counter: &CounterId, column: Option<&SqlValue>) {
+    pub fn leaves(&self, counter: &CounterId, column: Option<&str>) {
         if let Some(before) = column.map(Before::read) {
             self.change(counter, Some(&before), |index, top| {
                 let amount = *before.amounts.get(index)?;
@@ -318,7 +319,7 @@ impl KeptTops {
     }
 
     /// Updates the tops with a row that has come from another partition.
-    pub(super) fn comes(&self, counter: &CounterId, column: Option<&SqlValue>, known: &KnownTotal) {
+    pub fn comes(&self, counter: &CounterId, column: Option<&str>, known: &KnownTotal) {
         if let Some(now) = column.map(Before::read) {
             self.change(counter, Some(&now), |index, top| {
                 let amount = *now.amounts.get(index)?;
@@ -350,7 +351,7 @@ impl KeptTops {
     }
 
     /// Records that it must be looked up at the next request whether a counter lives and has a row.
-    pub(super) fn touch(&self, counter: &CounterId) {
+    pub fn touch(&self, counter: &CounterId) {
         if self.is_empty() {
             return;
         }
@@ -370,7 +371,7 @@ impl KeptTops {
     }
 
     /// The counters to look up, if any top keeps names.
-    pub(super) fn take_unresolved(&self) -> Vec<CounterId> {
+    pub fn take_unresolved(&self) -> Vec<CounterId> {
         let unresolved = self.unresolved.take();
         let has_names = |top: &KeptTop| matches!(top.rowless, RowlessCounters::Names(_));
         match self.tops.borrow().iter().any(has_names) {
@@ -380,12 +381,7 @@ impl KeptTops {
     }
 
     /// Stores which of `counters` live without a row: those in `rowless`, each with its time of creation.
-    pub(super) fn resolve(
-        &self,
-        counters: &[CounterId],
-        rowless: &[(CounterId, i64)],
-        now_ms: i64,
-    ) {
+    pub fn resolve(&self, counters: &[CounterId], rowless: &[(CounterId, i64)], now_ms: i64) {
         for top in self.tops.borrow_mut().iter_mut() {
             let own = rowless.iter().filter(|(counter, _)| top.has(counter));
             let own: Vec<(CounterId, i64)> = own.cloned().collect();
@@ -406,7 +402,7 @@ impl KeptTops {
 
 impl RowlessCounters {
     /// The rowless counters of an order with `named` rows.
-    pub(super) fn among(named: u64, names: BTreeMap<CounterId, i64>, now_ms: i64) -> Self {
+    pub fn among(named: u64, names: BTreeMap<CounterId, i64>, now_ms: i64) -> Self {
         if names.len() <= ROWLESS_MAX {
             return Self::Names(names);
         }
@@ -418,7 +414,7 @@ impl RowlessCounters {
     }
 
     /// Whether they must be counted again.
-    pub(super) fn is_old(&self, now_ms: i64) -> bool {
+    pub fn is_old(&self, now_ms: i64) -> bool {
         match self {
             Self::Names(_) => false,
             Self::Many { counted_ms, .. } => {
@@ -428,7 +424,7 @@ impl RowlessCounters {
     }
 
     /// Their number, if there are `named` rows, and when the oldest was created, unix milliseconds.
-    pub(super) fn sums(&self, named: u64) -> (u64, Option<i64>) {
+    pub fn sums(&self, named: u64) -> (u64, Option<i64>) {
         match self {
             Self::Names(names) => {
                 let count = u64::try_from(names.len()).unwrap_or(u64::MAX);
