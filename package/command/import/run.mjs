@@ -70,21 +70,31 @@ export class Import {
     return this.#guard(name, (source, job) => this.#whole(source, job, { chunksFrom: source.chunks }));
   }
 
-  /** Imports a file as it grows, and what takes its place, until it is stopped. */
+  /**
+   * Imports a file as it grows, and what takes its place, until it is stopped. What was renamed is followed for a while
+   * beside that, because the program that writes it opens the new one later.
+   */
   async follow(name) {
-    const [{ sleep }, { signal }] = [this.options, this.stop];
+    const [{ sleep, now }, { signal }] = [this.options, this.stop];
     const poll = () => sleep(LOOK_MS / 4);
+    const jobs = new Set();
     let isNew = false;
-    const one = async (source, job) => {
+    const one = (onReplaced) => async (source, job) => {
       if (!source.isPlain) {
         const what = source.kind ? `packed by ${source.kind}` : "no file";
         throw new Failure(EXIT.usage, `${name} is ${what}: only plain logs grow; leave --follow out`);
       }
-      const chunksFrom = (start, before) => appended(source, start, { before, signal, sleep });
+      const chunksFrom = (start, before) => appended(source, start, { before, signal, sleep, now, onReplaced });
       if (await this.#whole(source, job, { chunksFrom, isNew, isFollowed: true })) isNew = true;
       else await poll();
     };
-    while (!signal.aborted && (await this.#guard(name, one, poll)));
+    const begin = (next, failed) => {
+      const job = this.#guard(name, one(() => next((isNew = true))), poll);
+      jobs.add(job);
+      job.then((isGood) => (jobs.delete(job), next(isGood)), failed);
+    };
+    while (!signal.aborted && (await new Promise(begin)));
+    await Promise.all(jobs);
   }
 
   // Works with a file. Resolves to whether nothing is wrong with it; `wait`: what is done until it is there, where it

@@ -13,6 +13,9 @@ const READ_BYTES = 256 * 1024;
 // What is unpacked at once: a thousand times as much comes out of it at most.
 const UNPACK_BYTES = 16 * 1024;
 const FOLLOW_POLL_MS = 250;
+// So long a file that was renamed is read on: a server opens the new one once logrotate has done all of its files, and
+// those of Apache's processes that end "gracefully" write to the old one until their requests are answered.
+const LATE_MS = 60_000;
 // A file is known again by so many bytes before an offset.
 const TAIL_BYTES_MAX = 4_096;
 /** Returns how bytes are packed, by the first of them; undefined where they are not. */
@@ -26,7 +29,9 @@ const UNPACKERS = {
   zstd: (out) => members("zstd", () => zlib.createZstdDecompress(), 0, out),
   bzip2: (out) => {
     let failure;
-    const stream = bzip2().on("data", out).on("error", (error) => (failure ??= error));
+    // The decoder reads behind the end of what was cut, and fails as a program does.
+    const why = (error) => (error instanceof TypeError ? new Error("unexpected end") : error);
+    const stream = bzip2().on("data", out).on("error", (error) => (failure ??= why(error)));
     return async (bytes, isLast) => {
       if (isLast) stream.end();
       else stream.write(bytes);
@@ -151,13 +156,15 @@ export async function open(name) {
 
 /**
  * Yields what is appended to an unpacked file, from an offset on, until the signal. `before`: the bytes before that
- * offset, which must still be there. Between two pieces it yields `undefined` whenever all is read for now. It returns
- * once another file has taken its place and all of the old one is read, or once the file was cut.
+ * offset, which must still be there. Between two pieces it yields `undefined` whenever all is read for now. Once another
+ * file has taken its place, it calls `onReplaced`, and returns when nothing was appended for a minute by `now()`. It
+ * returns at once when the file was cut.
  */
-export async function* appended(source, from, { before, signal, sleep }) {
+export async function* appended(source, from, { before, signal, sleep, now, onReplaced }) {
   let offset = from;
   let tail = before;
   let last;
+  let late_ms;
   const buffer = Buffer.alloc(TAIL_BYTES_MAX + READ_BYTES);
   // Reads what is new together with what is known: the file may be cut, and grow past its old size, between two looks.
   const next = async () => {
@@ -169,18 +176,23 @@ export async function* appended(source, from, { before, signal, sleep }) {
     return fresh;
   };
   for (;;) {
-    const now = await files.stat(source.name).catch(() => ({ size: 0 }));
-    const isReplaced = now.size > 0 && `${now.dev} ${now.ino}` !== `${source.dev} ${source.ino}`;
+    const there = late_ms === undefined ? await files.stat(source.name).catch(() => ({ size: 0 })) : source;
+    const isReplaced = there.size > 0 && `${there.dev} ${there.ino}` !== `${source.dev} ${source.ino}`;
     const { size, mtimeMs, ctimeMs } = await source.handle.stat();
     const look = `${size} ${mtimeMs} ${ctimeMs}`;
     for (let isMore = look !== last || size !== offset; isMore; ) {
       const fresh = await next();
       if (fresh === undefined) return;
       if ((isMore = fresh.length > 0)) yield fresh;
+      if (isMore && late_ms !== undefined) late_ms = now();
     }
     last = look;
     yield undefined;
-    if (signal.aborted || isReplaced) return;
+    if (isReplaced) {
+      late_ms = now();
+      onReplaced();
+    }
+    if (signal.aborted || now() - late_ms > LATE_MS) return;
     await sleep(FOLLOW_POLL_MS);
   }
 }
