@@ -145,6 +145,7 @@ mod snapshot;
 mod stored;
 mod tablets;
 mod uniques_of_shards;
+mod views;
 mod visitor;
 mod visitor_budgets;
 mod writer_rooms;

@@ -2,7 +2,7 @@
 
 use super::import::{Import, STEP_AGAIN_MS, STEP_TRIES};
 use crate::kit::isolate;
-use crate::read::cache::with_reads;
+use crate::read::cache;
 use crate::read::last_seen;
 use crate::write::administration;
 use tally_api::export::{CounterLine, ImportMode};
@@ -70,7 +70,7 @@ fn add_base(parts: &mut Vec<(Datacenter, Contents)>, here: &Datacenter, base: Va
 
 /// Drops this isolate's cached state of a counter.
 pub(super) fn forget(host: &Host, id: &CounterId) {
-    with_reads(host, |reads| reads.forget(id));
+    cache::forget(host, id);
     last_seen::forget(host, id);
     isolate::forget_home(host, id);
 }

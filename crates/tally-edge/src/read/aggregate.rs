@@ -1,6 +1,5 @@
 //! Sums and histories of all counters with a prefix.
 
-use super::cache::VIEW_MS_MAX;
 use super::gathered::{ManyAnswer, ManyQuestion, gather, mixed_up};
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
@@ -8,6 +7,7 @@ use tally_api::public::{
     aggregate_json, prefix_breakdown_json, prefix_history_json, prefix_value_json,
 };
 use tally_api::query::Query;
+use tally_core::isolate::views::VIEW_MS_MAX;
 use tally_wire::messages::{Aggregate, SumMany};
 use tally_wire::problem::Problem;
 

@@ -1,358 +1,87 @@
-//! The views that default reads of one isolate share.
-//!
-//! Invariant: one fetch is in flight for each (counter, question). While the view changes there may be more, each begun
-//! [`RENEW_MS`] after the one before. So readers see changes as soon even if the round trip is long, and a lost fetch
-//! delays them little. Of the ended fetches, readers get the one that began last. Memory is bounded by [`VIEWS_MAX`],
-//! [`QUESTIONS_MAX`], [`FETCHED_MAX`], [`VIEWS_BYTES_MAX`] and [`ANSWERS_MAX`]. A question never drops the view of
-//! another one that is being fetched: all readers of that one would begin fetches of their own, and drop more views.
+//! The views that default reads of one isolate share, see [`Views`], and the answers of a millisecond.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::kit::respond::Answer;
 use tally_api::public::Freshness;
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
+use tally_core::isolate::views::{self, FETCH_MS_MAX, Views};
 use tally_host::{Host, State};
 use tally_shared::call::CALL_MS_MAX;
 use tally_wire::messages::{Fault, GlobalSum, Read};
 
-/// The largest age of a view in the answer to a default read.
-pub const VIEW_MS_MAX: i64 = 500;
-
-/// How soon a view that changes is fetched again while there are readers. If the round trip to the root takes more than
-/// 200 ms, a fetch begins before the previous one has ended.
-pub const RENEW_MS: i64 = 200;
-
-/// The most fetches in flight for one view. The bound matters only if a fetch takes more than 800 ms: it was lost and
-/// sent again, or waits for leads that do not answer. With two of them 99 % of the readers in 300 datacenters saw a
-/// change a tenth of a second later (`make converge`).
-const FETCHES_MAX: usize = 4;
-
-/// How long after the last change a view counts as changing, milliseconds.
-const NEWS_MS: i64 = 1_000;
-
-/// The most counters whose views are cached.
-const VIEWS_MAX: usize = 1_000;
-
-/// The most questions about one counter whose views are cached, without those that are being fetched. Each window and
-/// each range is a question.
-const QUESTIONS_MAX: usize = 16;
-
-/// The most questions about one counter that are cached or being fetched. A fetch for one more is not shared.
-const FETCHED_MAX: usize = 64;
-
-/// The most memory of all views together: 24 of the isolate's 128 MB. A view is mostly sketches, at most 12 KB per
-/// datacenter, and points, 24 bytes each.
-const VIEWS_BYTES_MAX: usize = 24 * 1024 * 1024;
+const _: () = assert!(FETCH_MS_MAX.unsigned_abs() == CALL_MS_MAX);
 
 /// The most answers that are kept for the millisecond of their request, about 1 KB each.
 const ANSWERS_MAX: usize = 64;
 
-/// The result of a fetch: a sum, that there is no such counter, or a fault.
-pub type FetchResult = Result<Option<Rc<GlobalSum>>, Fault>;
+/// The result of a fetch.
+pub type FetchResult = views::FetchResult<GlobalSum, Fault>;
 
-/// The question that a view answers.
-pub type ViewQuestion = Read;
+/// A fetch that has ended.
+pub type FetchEnd = views::FetchEnd<GlobalSum, Fault>;
 
-/// A fetch that has ended: when it began, unix milliseconds, and its result.
-pub type FetchEnd = (i64, FetchResult);
-
-/// A result for waiting readers only: that there is no such counter, or that it cannot be read.
-struct EmptyResult {
-    begun_ms: i64,
-    ended_ms: i64,
-    fetched: FetchResult,
-}
-
-/// The view for a question.
+/// The views of this isolate.
 #[derive(Default)]
-struct View {
-    /// When the fetches under way began, the latest last, unix milliseconds.
-    fetches_ms: Vec<i64>,
-    /// When the last fetch began.
-    newest_ms: i64,
-    /// The sum for readers.
-    latest: Option<(i64, Rc<GlobalSum>)>,
-    void: Option<EmptyResult>,
-    /// When the last fetch with a change began.
-    news_ms: Option<i64>,
-}
+struct IsolateViews(RefCell<Views<Read, GlobalSum, Fault>>);
 
-impl View {
-    /// Whether a reader may still get it or waits for it, or the next fetch is compared with it.
-    fn is_in_use(&self, now_ms: i64) -> bool {
-        let latest = self.latest.as_ref();
-        let is_recent = latest.is_some_and(|(begun_ms, _)| is_within(*begun_ms, now_ms, NEWS_MS));
-        is_recent || self.fetches(now_ms).count() > 0
-    }
-
-    /// The sum for a reader that asks now.
-    fn young(&self, now_ms: i64) -> Option<(i64, &Rc<GlobalSum>)> {
-        let latest = self.latest.as_ref();
-        latest
-            .filter(|(begun_ms, _)| is_within(*begun_ms, now_ms, VIEW_MS_MAX))
-            .map(|(begun_ms, sum)| (*begun_ms, sum))
-    }
-
-    /// The fetches that may still end, by when they began.
-    fn fetches(&self, now_ms: i64) -> impl Iterator<Item = i64> {
-        let limit_ms = i64::try_from(CALL_MS_MAX).unwrap_or(i64::MAX);
-        let begun_ms = self.fetches_ms.iter().copied();
-        begun_ms.filter(move |begun_ms| is_within(*begun_ms, now_ms, limit_ms))
-    }
-
-    /// Whether another fetch should begin because the view changes. A question that asks every lead, or that is for the
-    /// answer to a write, has one fetch at a time.
-    fn is_due(&self, question: &ViewQuestion, now_ms: i64) -> bool {
-        let news_ms = self.news_ms;
-        let is_changing = news_ms.is_some_and(|news_ms| is_within(news_ms, now_ms, NEWS_MS));
-        let is_light = !question.reads_leads() && !question.wanted.is_passing;
-        let is_free = self.fetches(now_ms).count() < FETCHES_MAX;
-        is_changing && is_light && is_free && !is_within(self.newest_ms, now_ms, RENEW_MS - 1)
-    }
-
-    fn begin(&mut self, begun_ms: i64) {
-        if self.newest_ms > begun_ms {
-            // The clock has stepped back: earlier and later fetches cannot be distinguished.
-            *self = Self::default();
-        }
-        if self.fetches_ms.len() >= FETCHES_MAX {
-            // It takes too long, or began too early for the reader that wants this one.
-            self.fetches_ms.remove(0);
-        }
-        self.fetches_ms.push(begun_ms);
-        self.newest_ms = begun_ms;
-    }
-
-    fn end(&mut self, begun_ms: i64, now_ms: i64, fetched: FetchResult) {
-        self.fetches_ms.retain(|known_ms| *known_ms != begun_ms);
-        match fetched {
-            Ok(Some(sum)) => {
-                if let Some((known_ms, known)) = &self.latest {
-                    if *known_ms >= begun_ms {
-                        return;
-                    }
-                    if (known.added(), known.value()) != (sum.added(), sum.value()) {
-                        self.news_ms = Some(begun_ms);
-                    }
-                }
-                self.latest = Some((begun_ms, sum));
-            }
-            fetched => {
-                let void = self.void.as_ref();
-                if void.is_none_or(|void| void.begun_ms < begun_ms) {
-                    self.void = Some(EmptyResult {
-                        begun_ms,
-                        ended_ms: now_ms,
-                        fetched,
-                    });
-                }
-            }
-        }
-    }
-
-    /// The result for a reader that waits for a fetch that began at a moment, or for a later one.
-    fn ended(&self, since_ms: i64, now_ms: i64) -> Option<FetchEnd> {
-        let latest = self.latest.as_ref();
-        if let Some((begun_ms, sum)) = latest.filter(|(begun_ms, _)| *begun_ms >= since_ms) {
-            return Some((*begun_ms, Ok(Some(sum.clone()))));
-        }
-        let void = self
-            .void
-            .as_ref()
-            .filter(|void| void.begun_ms >= since_ms)?;
-        // Another fetch under way may still yield a sum.
-        let has_ended = self
-            .fetches(now_ms)
-            .all(|begun_ms| begun_ms >= void.ended_ms);
-        has_ended.then(|| (void.begun_ms, void.fetched.clone()))
-    }
-}
-
-/// Whether two times differ by at most this much, in either direction: a clock may have stepped back.
-fn is_within(at_ms: i64, now_ms: i64, milliseconds: i64) -> bool {
-    now_ms.abs_diff(at_ms) <= milliseconds.unsigned_abs()
-}
-
-/// What a reader must do.
-pub enum CacheLookup {
-    /// Take this sum, whose fetch began then. The flag says whether another fetch should begin.
-    Take(i64, Rc<GlobalSum>, bool),
-    /// Wait for a fetch that began then, or a later one.
-    Wait(i64),
-    /// Begin a fetch.
-    Fetch,
-}
-
-/// Why a reader that waits has no result yet.
-pub enum NotEnded {
-    /// It is being fetched.
-    Fetching,
-    /// It is being fetched, and another fetch should begin.
-    Due,
-    /// The fetch is not known here: its view was dropped, or there was no room for it.
-    Unknown,
-}
-
-/// The views of an isolate.
-#[derive(Default)]
-pub struct ReadCache {
-    views: HashMap<CounterId, Vec<(ViewQuestion, View)>>,
-    /// When views were last dropped.
-    swept_ms: i64,
-    bytes: usize,
-    /// Answers of this millisecond, by request: their ages are equal to the millisecond.
-    answers: BoundedMap<String, Answer, ANSWERS_MAX>,
-    answers_ms: i64,
-}
-
-/// The cache of this isolate.
-struct IsolateReads(RefCell<ReadCache>);
-
-impl State for IsolateReads {
+impl State for IsolateViews {
     fn begin(_host: &Host) -> Self {
-        Self(RefCell::default())
+        Self::default()
     }
 }
 
-/// Works with the cached reads.
-pub fn with_reads<T>(host: &Host, work: impl FnOnce(&mut ReadCache) -> T) -> T {
-    work(&mut host.state::<IsolateReads>().0.borrow_mut())
+/// Answers of one millisecond, by request: their ages are equal to the millisecond.
+#[derive(Default)]
+struct Answers {
+    answers: BoundedMap<String, Answer, ANSWERS_MAX>,
+    at_ms: i64,
 }
 
-impl ReadCache {
-    fn view(&self, question: &ViewQuestion) -> Option<&View> {
-        self.views
-            .get(&question.counter)?
-            .iter()
-            .find(|(known, _)| known == question)
-            .map(|(_, view)| view)
-    }
+/// The answers of this isolate.
+#[derive(Default)]
+struct IsolateAnswers(RefCell<Answers>);
 
-    /// What a reader must do now, for a sum whose fetch began after a moment.
-    pub fn look(&self, question: &ViewQuestion, after_ms: i64, now_ms: i64) -> CacheLookup {
-        let Some(view) = self.view(question) else {
-            return CacheLookup::Fetch;
-        };
-        match view.young(now_ms) {
-            Some((begun_ms, sum)) if begun_ms > after_ms => {
-                CacheLookup::Take(begun_ms, sum.clone(), view.is_due(question, now_ms))
-            }
-            _ => {
-                let mut fetches = view.fetches(now_ms);
-                let first_ms = fetches.find(|begun_ms| *begun_ms > after_ms);
-                first_ms.map_or(CacheLookup::Fetch, CacheLookup::Wait)
-            }
-        }
-    }
-
-    /// The result for a reader that waits for a fetch which began at this moment or later.
-    ///
-    /// # Errors
-    /// Why there is none yet.
-    pub fn wait(
-        &self,
-        question: &ViewQuestion,
-        begun_ms: i64,
-        now_ms: i64,
-    ) -> Result<FetchEnd, NotEnded> {
-        let view = self.view(question).ok_or(NotEnded::Unknown)?;
-        let ended = view.ended(begun_ms, now_ms);
-        ended.ok_or_else(|| match view.is_due(question, now_ms) {
-            true => NotEnded::Due,
-            false => NotEnded::Fetching,
-        })
-    }
-
-    /// Drops views that are too old for any reader, twice a second; and all without a fetch under way, if there are too
-    /// many or they use too much memory.
-    fn sweep(&mut self, now_ms: i64) {
-        let is_full = self.views.len() >= VIEWS_MAX || self.bytes >= VIEWS_BYTES_MAX;
-        if !is_full && now_ms.abs_diff(self.swept_ms) < VIEW_MS_MAX.unsigned_abs() {
-            return;
-        }
-        self.swept_ms = now_ms;
-        self.bytes = 0;
-        self.views.retain(|_, views| {
-            views.retain(|(_, view)| {
-                view.is_in_use(now_ms) && (!is_full || view.fetches(now_ms).count() > 0)
-            });
-            self.bytes += views.iter().map(|(_, view)| bytes_of(view)).sum::<usize>();
-            !views.is_empty()
-        });
-    }
-
-    /// Records that a fetch begins, if there is room.
-    pub fn begin(&mut self, question: &ViewQuestion, begun_ms: i64) {
-        self.sweep(begun_ms);
-        let views = self.views.entry(question.counter.clone()).or_default();
-        views.retain(|(known, view)| known == question || view.is_in_use(begun_ms));
-        if let Some((_, known)) = views.iter_mut().find(|(known, _)| known == question) {
-            known.begin(begun_ms);
-            return;
-        }
-        let is_idle = |(_, view): &(ViewQuestion, View)| view.fetches(begun_ms).next().is_none();
-        if views.iter().filter(|known| is_idle(known)).count() >= QUESTIONS_MAX
-            && let Some(oldest) = views.iter().position(is_idle)
-        {
-            views.remove(oldest);
-        }
-        if views.len() >= FETCHED_MAX {
-            return;
-        }
-        let mut view = View::default();
-        view.begin(begun_ms);
-        views.push((question.clone(), view));
-    }
-
-    /// Ends a fetch. A result without a sum is given to the waiting readers, and is not cached for others, because it
-    /// may change with the next write. Returns whether the fetch was still known.
-    pub fn end(
-        &mut self,
-        question: &ViewQuestion,
-        begun_ms: i64,
-        now_ms: i64,
-        fetched: FetchResult,
-    ) -> bool {
-        let views = self.views.get_mut(&question.counter);
-        let view = views.and_then(|views| views.iter_mut().find(|(known, _)| known == question));
-        // A fetch from before the drop may lack the change that caused it.
-        let Some((_, view)) = view.filter(|(_, view)| view.fetches_ms.contains(&begun_ms)) else {
-            return false;
-        };
-        let before = bytes_of(view);
-        view.end(begun_ms, now_ms, fetched);
-        self.bytes = (self.bytes + bytes_of(view)).saturating_sub(before);
-        true
-    }
-
-    /// The answer to the same request within this millisecond.
-    pub fn answer(&mut self, cache_key: &str, now_ms: i64) -> Option<Answer> {
-        let answer = self.answers.get(cache_key);
-        answer.filter(|_| self.answers_ms == now_ms).cloned()
-    }
-
-    /// Stores an answer for requests of the same millisecond.
-    pub fn keep_answer(&mut self, cache_key: String, answer: &Answer, now_ms: i64) {
-        if self.answers_ms != now_ms {
-            self.answers.clear();
-            self.answers_ms = now_ms;
-        }
-        self.answers.insert(cache_key, answer.clone());
-    }
-
-    /// Drops all views of a counter, after it was changed here.
-    pub fn forget(&mut self, counter: &CounterId) {
-        self.views.remove(counter);
-        self.answers.clear();
+impl State for IsolateAnswers {
+    fn begin(_host: &Host) -> Self {
+        Self::default()
     }
 }
 
-/// The approximate memory of a view.
-fn bytes_of(view: &View) -> usize {
-    view.latest.as_ref().map_or(0, |(_, sum)| sum.bytes())
+/// Works with the views.
+pub fn with_views<T>(host: &Host, work: impl FnOnce(&mut Views<Read, GlobalSum, Fault>) -> T) -> T {
+    work(&mut host.state::<IsolateViews>().0.borrow_mut())
+}
+
+/// The answer to the same request within this millisecond.
+pub fn answer(host: &Host, cache_key: &str, now_ms: i64) -> Option<Answer> {
+    let state = host.state::<IsolateAnswers>();
+    let mut state = state.0.borrow_mut();
+    let is_now = state.at_ms == now_ms;
+    state.answers.get(cache_key).filter(|_| is_now).cloned()
+}
+
+/// Stores an answer for requests of the same millisecond.
+pub fn keep_answer(host: &Host, cache_key: String, answer: &Answer, now_ms: i64) {
+    let state = host.state::<IsolateAnswers>();
+    let mut state = state.0.borrow_mut();
+    if state.at_ms != now_ms {
+        state.answers.clear();
+        state.at_ms = now_ms;
+    }
+    state.answers.insert(cache_key, answer.clone());
+}
+
+/// Drops all views of a counter, after it was changed here.
+pub fn forget(host: &Host, counter: &CounterId) {
+    with_views(host, |views| views.forget(counter));
+    host.state::<IsolateAnswers>()
+        .0
+        .borrow_mut()
+        .answers
+        .clear();
 }
 
 /// A sum, or that there is no such counter, with its freshness.

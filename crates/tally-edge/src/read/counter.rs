@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::cache::{ViewQuestion, with_reads};
+use super::cache;
 use super::fetch::{fetch_now, fetch_shared, fetch_within};
 use super::last_seen;
 use crate::kit::media_ranges::weighted;
@@ -49,7 +49,7 @@ const PAUSE_MS: (u64, u64) = (25, 400);
 /// Reads until the sum covers the required version, if there is one.
 pub async fn see_version(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     strong: bool,
     wanted: Option<&Version>,
 ) -> Result<FetchedSum, Problem> {
@@ -166,17 +166,14 @@ pub async fn counter(context: &RequestContext, id: CounterId) -> Result<Answer, 
         context.path(),
         context.query()
     );
-    if let Some(answer) = with_reads(&context.host, |reads| {
-        reads.answer(&cache_key, context.host.now_ms())
-    }) {
-        metrics::count(&context.host, Metric::ReadCacheHit);
+    let host = &context.host;
+    if let Some(answer) = cache::answer(host, &cache_key, host.now_ms()) {
+        metrics::count(host, Metric::ReadCacheHit);
         return Ok(answer);
     }
     let (answer, is_shared) = fetch_counter(context, id, as_text).await?;
     if is_shared {
-        with_reads(&context.host, |reads| {
-            reads.keep_answer(cache_key, &answer, context.host.now_ms())
-        });
+        cache::keep_answer(host, cache_key, &answer, host.now_ms());
     }
     Ok(answer)
 }

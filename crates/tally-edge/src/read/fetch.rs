@@ -1,6 +1,6 @@
 //! Sums of one counter: fetched now, or shared with others who ask for the same.
 //!
-//! Invariant: every sum's `as_of` is the moment when its fetch began. Shared fetches begin as [`mod@super::cache`]
+//! Invariant: every sum's `as_of` is the moment when its fetch began. Shared fetches begin as [`mod@tally_core::isolate::views`]
 //! says. The budget of the request that began a fetch pays for its calls.
 
 use std::cell::OnceCell;
@@ -8,18 +8,17 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::cache::{
-    CacheLookup, FetchEnd, FetchResult, FetchedSum, NotEnded, RENEW_MS, ViewQuestion, with_reads,
-};
+use super::cache::{FetchEnd, FetchResult, FetchedSum, with_views};
 use super::last_seen;
 use crate::kit::request_context::RequestContext;
 use tally_api::metrics::Metric;
 use tally_api::public::Freshness;
+use tally_core::isolate::views::{NotEnded, RENEW_MS, ViewLookup};
 use tally_host::Host;
 use tally_shared::call;
 use tally_shared::call::CALL_MS_MAX;
 use tally_shared::metrics;
-use tally_wire::messages::{Fault, GlobalSum, ReadDrained, ReadEach};
+use tally_wire::messages::{Fault, GlobalSum, Read, ReadDrained, ReadEach};
 use tally_wire::problem::{Code, Problem};
 
 /// How often a reader checks a fetch that another request began.
@@ -29,10 +28,7 @@ const LOOK_EVERY_MS: u64 = 2;
 ///
 /// # Errors
 /// `quota-exceeded`, `unavailable`.
-pub async fn fetch_now(
-    context: &RequestContext,
-    question: &ViewQuestion,
-) -> Result<FetchedSum, Problem> {
+pub async fn fetch_now(context: &RequestContext, question: &Read) -> Result<FetchedSum, Problem> {
     context.visitor().read(1)?;
     let as_of_ms = context.host.now_ms();
     let drained = ReadDrained {
@@ -66,7 +62,7 @@ pub fn unread(fault: Fault) -> Problem {
 /// As [`fetch_now`].
 pub async fn fetch_shared(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     after_ms: i64,
 ) -> Result<FetchedSum, Problem> {
     let fetched = fetch_or_fault(context, question, after_ms).await?;
@@ -76,32 +72,32 @@ pub async fn fetch_shared(
 /// As [`fetch_shared`]; a failed fetch returns its fault.
 async fn fetch_or_fault(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     after_ms: i64,
 ) -> Result<Result<FetchedSum, Fault>, Problem> {
     let requested_ms = context.host.now_ms();
-    let look = with_reads(&context.host, |reads| {
+    let look = with_views(&context.host, |reads| {
         reads.look(question, after_ms, requested_ms)
     });
     metrics::count(
         &context.host,
         match look {
-            CacheLookup::Fetch => Metric::ReadCacheMiss,
+            ViewLookup::Fetch => Metric::ReadCacheMiss,
             _ => Metric::ReadCacheHit,
         },
     );
     // The read for the answer to a write was paid for by the write.
     let payer = (!question.wanted.is_passing).then(|| context.visitor());
     match look {
-        CacheLookup::Take(begun_ms, sum, is_due) => {
+        ViewLookup::Take(begun_ms, sum, is_due) => {
             // A caller that cannot pay for a new one gets the cached one.
             if is_due && payer.is_none_or(|payer| payer.read(1).is_ok()) {
                 drop(fetch(context, question, requested_ms));
             }
             Ok(seen(context, (begun_ms, Ok(Some(sum))), false))
         }
-        CacheLookup::Wait(begun_ms) => wait(context, question, begun_ms, false, None).await,
-        CacheLookup::Fetch => {
+        ViewLookup::Wait(begun_ms) => wait(context, question, begun_ms, false, None).await,
+        ViewLookup::Fetch => {
             if let Some(payer) = payer {
                 payer.read(1)?;
             }
@@ -121,16 +117,16 @@ async fn fetch_or_fault(
 /// Reads through the cache. Waits for a fetch until `limit_ms` after it began; `None` if no fetch has ended by then.
 pub async fn fetch_within(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     limit_ms: u64,
 ) -> Option<FetchedSum> {
     let now_ms = context.host.now_ms();
-    let look = with_reads(&context.host, |reads| {
+    let look = with_views(&context.host, |reads| {
         reads.look(question, i64::MIN, now_ms)
     });
     let waited_ms = match look {
-        CacheLookup::Wait(begun_ms) => now_ms.abs_diff(begun_ms),
-        CacheLookup::Take(..) | CacheLookup::Fetch => 0,
+        ViewLookup::Wait(begun_ms) => now_ms.abs_diff(begun_ms),
+        ViewLookup::Take(..) | ViewLookup::Fetch => 0,
     };
     let left_ms = limit_ms.saturating_sub(waited_ms);
     let seen = fetch_shared(context, question, i64::MIN);
@@ -159,13 +155,13 @@ type OwnFetch = Rc<OnceCell<FetchEnd>>;
 /// Begins a fetch, which others may share. Returns a receiver that fires when it has ended, and its end.
 fn fetch(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     begun_ms: i64,
 ) -> (oneshot::Receiver<()>, OwnFetch) {
     let (done, ended) = oneshot::channel();
     let own = OwnFetch::default();
     let own_fetch = own.clone();
-    with_reads(&context.host, |reads| reads.begin(question, begun_ms));
+    with_views(&context.host, |reads| reads.begin(question, begun_ms));
     let (host, question) = (context.host.clone(), question.clone());
     context.wait_until(async move {
         let fetched = call(&host, &question).await.map(|sum| sum.map(Rc::new));
@@ -176,10 +172,10 @@ fn fetch(
     (ended, own)
 }
 
-fn end(host: &Host, question: &ViewQuestion, begun_ms: i64, fetched: FetchResult) {
+fn end(host: &Host, question: &Read, begun_ms: i64, fetched: FetchResult) {
     let now_ms = host.now_ms();
     let sum = fetched.as_ref().ok().cloned().flatten();
-    let is_taken = with_reads(host, |reads| reads.end(question, begun_ms, now_ms, fetched));
+    let is_taken = with_views(host, |reads| reads.end(question, begun_ms, now_ms, fetched));
     if let Some(sum) = sum.filter(|_| is_taken) {
         last_seen::remember(host, question, &sum, begun_ms);
     }
@@ -188,15 +184,15 @@ fn end(host: &Host, question: &ViewQuestion, begun_ms: i64, fetched: FetchResult
 /// Begins one fetch for the questions that are not being fetched. Returns for each question whether it is among them.
 fn fetch_together(
     context: &RequestContext,
-    questions: &[ViewQuestion],
+    questions: &[Read],
     begun_ms: i64,
 ) -> Result<Vec<bool>, Problem> {
     let host = &context.host;
-    let is_new = |question: &ViewQuestion| {
+    let is_new = |question: &Read| {
         last_seen::absence(host, question).is_none()
             && matches!(
-                with_reads(host, |reads| reads.look(question, i64::MIN, begun_ms)),
-                CacheLookup::Fetch
+                with_views(host, |reads| reads.look(question, i64::MIN, begun_ms)),
+                ViewLookup::Fetch
             )
     };
     let are_new: Vec<bool> = questions.iter().map(is_new).collect();
@@ -204,7 +200,7 @@ fn fetch_together(
         .iter()
         .zip(&are_new)
         .filter(|(_, is_new)| **is_new);
-    let reads: Vec<ViewQuestion> = new.map(|(question, _)| question.clone()).collect();
+    let reads: Vec<Read> = new.map(|(question, _)| question.clone()).collect();
     if reads.is_empty() {
         return Ok(are_new);
     }
@@ -212,7 +208,7 @@ fn fetch_together(
     context.visitor().read(count)?;
     metrics::add(host, Metric::ReadCacheMiss, count);
     for question in &reads {
-        with_reads(host, |cache| cache.begin(question, begun_ms));
+        with_views(host, |cache| cache.begin(question, begun_ms));
     }
     let each = ReadEach {
         reads,
@@ -243,7 +239,7 @@ fn fetch_together(
 /// `quota-exceeded`.
 async fn wait(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     begun_ms: i64,
     fresh: bool,
     mut own: Option<OwnFetch>,
@@ -255,7 +251,7 @@ async fn wait(
     let requested_ms = context.host.now_ms();
     loop {
         let now_ms = context.host.now_ms();
-        let looked = with_reads(&context.host, |reads| {
+        let looked = with_views(&context.host, |reads| {
             reads.wait(question, begun_ms, now_ms)
         });
         match looked {
@@ -291,7 +287,7 @@ async fn wait(
 /// `unavailable`.
 pub async fn see(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     strong: bool,
 ) -> Result<FetchedSum, Problem> {
     if strong {
@@ -308,7 +304,7 @@ pub async fn see(
 /// is not returned as the counter's: the root is there, and holds what the lead does not know.
 async fn remembered(
     context: &RequestContext,
-    question: &ViewQuestion,
+    question: &Read,
     seen: Result<FetchedSum, Fault>,
 ) -> Result<FetchedSum, Problem> {
     let fault = match seen {
@@ -338,7 +334,7 @@ async fn remembered(
 /// The first error of any of them.
 pub async fn see_each(
     context: &RequestContext,
-    questions: &[ViewQuestion],
+    questions: &[Read],
     strong: bool,
 ) -> Result<Vec<FetchedSum>, Problem> {
     let requested_ms = context.host.now_ms();
@@ -363,7 +359,7 @@ pub async fn see_each(
 
 async fn fetch_each_now(
     context: &RequestContext,
-    questions: &[ViewQuestion],
+    questions: &[Read],
     as_of_ms: i64,
 ) -> Result<Vec<FetchedSum>, Problem> {
     context

@@ -5,7 +5,7 @@ use crate::kit::isolate;
 use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use crate::kit::respond::Answer;
-use crate::read::cache::with_reads;
+use crate::read::cache;
 use crate::read::counter::not_found;
 use crate::read::last_seen;
 use tally_api::access::Caller;
@@ -125,7 +125,7 @@ async fn operate(
         let _ = call(&context.host, &drain).await;
     }
     let operated = call_within(&context.host, &operate, OPERATE_MS_MAX).await?;
-    with_reads(&context.host, |reads| reads.forget(&id));
+    cache::forget(&context.host, &id);
     last_seen::forget(&context.host, &id);
     isolate::forget_home(&context.host, &id);
     let done = match done_of(&id, operated)? {

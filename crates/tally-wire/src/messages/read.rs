@@ -13,6 +13,7 @@ use tally_core::counter::history::Resolution;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::merge::{Origin, Part, Question, Range, join};
 use tally_core::counter::total::{Sum as Total, Value};
+use tally_core::isolate::views::{ViewQuestion, ViewedSum};
 use tally_core::sketch::Uniques;
 
 calls! {
@@ -131,6 +132,26 @@ impl Read {
     /// store, and if it is about a single datacenter, which can be asked as fast as the root.
     pub fn reads_leads(&self) -> bool {
         self.wanted.is_about_times() || self.wanted.reads_all || self.datacenter.is_some()
+    }
+}
+
+impl ViewQuestion for Read {
+    fn counter(&self) -> &CounterId {
+        &self.counter
+    }
+
+    fn is_light(&self) -> bool {
+        !self.reads_leads() && !self.wanted.is_passing
+    }
+}
+
+impl ViewedSum for GlobalSum {
+    fn differs(&self, other: &Self) -> bool {
+        (self.added(), self.value()) != (other.added(), other.value())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
     }
 }
 
