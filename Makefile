@@ -18,7 +18,7 @@ help:
 	@echo "make openapi writes crates/tally-api/openapi.json, which is served, from src/openapi.json, the Rust types and the table of codes"
 	@echo "make script  writes crates/tally-edge/tally.js, which is served as /tally.js, from src/tally.js"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
-	@echo "make mutants breaks the code on purpose and sees the simulation show each, about 20 minutes"
+	@echo "make mutants breaks the code on purpose in each of many ways, all in one build, and sees a test show each, about 10 minutes; JOBS=n, WORLDS=n"
 	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
 	@echo "make bench   the benchmark beside its baselines, about 20 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
@@ -67,7 +67,7 @@ test: build
 	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs && $(NODE) scripts/prometheus.mjs && $(NODE) scripts/servers.mjs && $(NODE) scripts/python-clients.mjs && $(NODE) scripts/kubernetes.mjs
 	cargo test --locked
 	cargo build --locked --package tally-simulation --bin deployments && cargo build --locked --package tally-server
-	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'tests/histories/*.test.mjs' 'simulation/ledger/*.test.mjs' 'package/test/*.test.mjs'
+	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'tests/histories/*.test.mjs' 'simulation/ledger/*.test.mjs' 'simulation/mutants/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/servers/*.test.mjs' 'tests/kubernetes/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs && $(NODE) tests/histories/served.mjs

@@ -49,8 +49,8 @@ function mutantsOf(mutants) {
     `\`${one.commit}\``, one.date, `${number(one.run)} of ${number(one.all)}`, number(one.caught),
     one.survivors.length === 0 ? "none" : one.survivors.join("; "),
   ]);
-  return `A mutant is the shipped code with one fault made on purpose. A mutant that no test notices survives: a
-law is missing. \`make mutants\` runs mutants, and adds them here.
+  return `A mutant is the shipped code with one fault made on purpose, and a test that must fail for it. A mutant
+survives if no assertion of its test fails: a law is missing. \`make mutants\` runs mutants, and adds them here.
 
 ${table(["commit", "date", "run", "caught", "survivors"], rows)}`;
 }

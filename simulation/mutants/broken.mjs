@@ -89,8 +89,8 @@ export const MUTATIONS = [
   [
     "what an isolate caches is asked for once",
     "crates/tally-shared/src/call.rs",
-    "repeat(host, question, milliseconds, true)",
-    "repeat(host, question, milliseconds, false)",
+    "if has_second && is_in_time => {",
+    "if has_second && false => {",
     "lookups",
   ],
   [
@@ -146,7 +146,7 @@ export const MUTATIONS = [
     "a row of seconds is replaced by the newest minute",
     "crates/tally-objects/src/cell/seconds.rs",
     "let mut counts = self.hour_of_seconds(hour)?;",
-    "let mut counts = vec![0; HOUR];",
+    "let mut counts = vec![0_u128; HOUR];",
     "reads::seconds_that_are_kept_for_a_day_are_there_once_after_crashes_and_a_flush_that_comes_again",
   ],
   [
@@ -656,8 +656,8 @@ export const MUTATIONS = [
   [
     "a write waits for its value as long as any read",
     "crates/tally-edge/src/read/counter.rs",
-    "pub const VALUE_MS_MAX: u64 = 400;",
-    "pub const VALUE_MS_MAX: u64 = 4_000;",
+    "fetch_within(context, &question, VALUE_MS_MAX)",
+    "fetch_within(context, &question, 10 * VALUE_MS_MAX)",
     CUT_OFF,
   ],
   [
@@ -1209,8 +1209,8 @@ export const MUTATIONS = [
   [
     "a stranger may send as much as a client that is known",
     "crates/tally-resp/src/framing.rs",
-    "false => Self {\n                words_max: WORDS_UNKNOWN_MAX,",
-    "false => Self {\n                words_max: WORDS_MAX,",
+    "self.head(bytes, bounds.words_max)",
+    "self.head(bytes, bounds.words_max.max(WORDS_MAX))",
     "resp/framing::a_command_beyond_its_bounds_is_an_error_before_it_is_complete",
   ],
   [

@@ -1,98 +1,110 @@
-// Breaks the shipped code on purpose, one way at a time, and sees whether the whole service shows it, in the scenario
-// that the list names. WORLDS=n lives so many worlds besides, 20 a second, and says which seed shows it too.
+// Breaks the shipped code on purpose, in each of many ways, and sees whether the whole service shows it, in the test
+// that the list names. All ways are in one build, and each process chooses one. WORLDS=n lives so many worlds besides,
+// and says which seed shows it too.
 //
-// Invariants: the tree itself is never touched (a copy is); a mutation that no longer applies is a failure,
-// not a pass; the code as it is must pass first, else everything would look caught.
-import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+// Invariants: the tree itself is never touched (a copy is); a mutation that no longer applies is a failure, not a pass;
+// the code as it is must pass first, with the same program, else everything would look caught.
+import { readFileSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { CRATES, MUTATIONS, programOf } from "./broken.mjs";
+import { build } from "./build.mjs";
+import { each, namesOf, outcomeOf, run } from "./judge.mjs";
+import { CHOSEN } from "./schemata.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const COPIED = [
-  "src", "crates", "simulation", "tests", "tools", "benches", "examples", "dashboard", "Cargo.toml", "Cargo.lock",
-  "rust-toolchain.toml", ".cargo",
-];
-const WORLDS = process.env.WORLDS ?? "0";
-const RUN_MS_MAX = 600_000;
+// Tests that run at once.
+const WORKERS = Number(process.env.JOBS ?? availableParallelism());
+const SIMULATION = "simulation";
+const PACKAGES = ["tally-simulation", ...Object.values(CRATES)];
+const TESTS = ["scenarios", "services", "worlds", "laws"];
+const OPTIONS = [...PACKAGES.flatMap((name) => ["--package", name]), ...TESTS.flatMap((name) => ["--test", name])];
 
+const { WORLDS = "0", REPORT, ...environment } = process.env;
+// What tests would be told by the environment.
+for (const name of ["SEED", "SEEDS", "FROM", "LOG", "JSON", "HISTORY"]) delete environment[name];
+const envOf = (number, more = {}) => ({ ...environment, RUST_BACKTRACE: "0", [CHOSEN]: String(number), ...more });
+
+const all = MUTATIONS.map(([what, file, text, instead, by], index) => {
+  const times = readFileSync(join(ROOT, file), "utf8").split(text).length - 1;
+  return { number: index + 1, what, file, text, instead, by, applies: times === 1 };
+});
 // A number or two alone: node simulation/mutants/mutations.mjs 3 5
 const numbers = process.argv.slice(2).map(Number);
-const chosen = MUTATIONS.filter((_, index) => numbers.length === 0 || numbers.includes(index + 1));
+const chosen = all.filter(({ number }) => numbers.length === 0 || numbers.includes(number));
 
-const copy = mkdtempSync(join(tmpdir(), "tally-mutants-"));
-const target = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target/mutants");
+const secondsSince = (begun) => Math.round((performance.now() - begun) / 1_000);
 
-function fresh() {
-  for (const name of COPIED) {
-    if (existsSync(join(ROOT, name))) cpSync(join(ROOT, name), join(copy, name), { recursive: true });
-  }
-}
-
-function run(options, ...args) {
-  const command = ["test", "--locked", "--quiet", "--package", ...options, "--", ...args];
-  const { status, stdout, stderr, error } = spawnSync("cargo", command, {
-    cwd: copy,
-    encoding: "utf8",
-    timeout: RUN_MS_MAX,
-    env: { ...process.env, CARGO_TARGET_DIR: target, RUST_BACKTRACE: "0", SEED: undefined, FROM: "0", SEEDS: WORLDS },
-  });
-  return { isWell: status === 0, output: `${stdout}${stderr}${error ?? ""}` };
-}
-
-/** Runs what is to show a mutation: a test by its name, or all of a module. */
-function show(by) {
+/** Returns the program that holds what is to show a mutation, and the names of its tests: one, or all of a module. */
+function testsOf(programs, by) {
   const [program, test] = programOf(by);
-  const crate = CRATES[program];
-  const options = [crate ?? "tally-simulation", "--test", crate === undefined ? program : "laws"];
-  return run(options, ...(by.includes("::") ? ["--exact", test] : [test]));
+  const built = programs.get(CRATES[program] === undefined ? `${SIMULATION}/${program}` : `${CRATES[program]}/laws`);
+  if (by.includes("::")) return { built, names: [test] };
+  const prefix = `${test}::`;
+  const ignored = new Set(namesOf(built, ["--ignored", prefix]));
+  const names = namesOf(built, [prefix]).filter((name) => name.startsWith(prefix) && !ignored.has(name));
+  if (names.length === 0) throw new Error(`${by} has no tests`);
+  return { built, names };
+}
+
+const runOne = async (built, name, number) =>
+  outcomeOf(await run(built, ["--exact", name, "--test-threads=1"], envOf(number)));
+
+const plain = new Map();
+/** Runs a test without a mutation, once, and returns what is wrong. */
+function plainly(built, name) {
+  const key = `${built.executable} ${name}`;
+  if (!plain.has(key)) plain.set(key, runOne(built, name, 0));
+  return plain.get(key);
+}
+
+/** Runs what is to show a mutation until a law does. */
+async function show({ number, by }, programs) {
+  const { built, names } = testsOf(programs, by);
+  let found = { outcome: "survived", why: "" };
+  for (const name of names) {
+    const one = await runOne(built, name, number);
+    if (one.outcome === "survived") continue;
+    found = { ...one, name };
+    if (one.outcome !== "caught") continue;
+    const without = await plainly(built, name);
+    return without.outcome === "survived" ? found : { ...without, outcome: `${without.outcome} without it`, name };
+  }
+  return found;
 }
 
 /** What worlds say besides. */
-function seedOf() {
+async function seedOf(worlds, number) {
   if (WORLDS === "0") return "";
-  const options = ["tally-simulation", "--profile", "simulation", "--test", "worlds"];
-  const { output } = run(options, "--ignored", "--exact", "soak::soak", "--nocapture");
+  const args = ["--ignored", "--exact", "soak::soak", "--nocapture"];
+  const { output } = await run(worlds, args, envOf(number, { FROM: "0", SEEDS: WORLDS }));
   const seed = output.match(/the seed is (\d+)/)?.[1];
   return seed === undefined ? `; by none of ${WORLDS} worlds` : `; by seed ${seed}`;
 }
 
-/** Whether what was broken is shown, and what is said of it. */
-function judge(by) {
-  const { isWell, output } = show(by);
-  // The first line of the panic.
-  const why = output.match(/panicked at [^\n]*\n([^\n]*)/)?.[1];
-  if (isWell) return [false, `NOT caught by ${by}${seedOf()}`];
-  return why === undefined ? [false, `does not run:\n${output}`] : [true, `caught by ${by}: ${why}${seedOf()}`];
+async function judge(mutation, { programs, wrong }) {
+  const { number, what, by, applies } = mutation;
+  let found = { outcome: "does not apply any more", why: "mend the list" };
+  if (wrong.has(number)) found = { outcome: "not built", why: wrong.get(number) };
+  else if (applies) found = await show(mutation, programs);
+  const { outcome, why, name = by } = found;
+  const seed = applies ? await seedOf(programs.get(`${SIMULATION}/worlds`), number) : "";
+  console.log(`${number} ${what}: ${outcome} by ${name}${why && ": "}${why}${seed}`);
+  return { what, outcome };
 }
 
-const survivors = [];
-try {
-  fresh();
-  for (const by of new Set(chosen.map(([, , , , by]) => by))) {
-    const { isWell, output } = show(by);
-    if (!isWell) throw new Error(`the code as it is does not pass ${by}:\n${output}`);
-  }
-  for (const [what, file, text, instead, by] of chosen) {
-    const path = join(copy, file);
-    const source = readFileSync(path, "utf8");
-    let [isCaught, verdict] = [false, "does not apply any more: mend the list"];
-    if (source.split(text).length === 2) {
-      writeFileSync(path, source.replace(text, () => instead));
-      [isCaught, verdict] = judge(by);
-      writeFileSync(path, source);
-    }
-    if (!isCaught) survivors.push(what);
-    console.log(`${what}: ${verdict}`);
-  }
-} finally {
-  rmSync(copy, { recursive: true, force: true });
-}
-const caught = chosen.length - survivors.length;
-console.log(`${caught} of ${chosen.length} mutations caught`);
-// What simulation/ledger/ledger.mjs adds to the ledger.
-const report = { run: chosen.length, all: MUTATIONS.length, caught, survivors };
-if (process.env.REPORT) writeFileSync(process.env.REPORT, JSON.stringify(report));
+let begun = performance.now();
+const { programs, wrong } = build(all.filter(({ applies }) => applies), OPTIONS);
+for (const [number, why] of wrong) console.log(`${number} is not built: ${why}`);
+console.log(`${all.length} mutations in one build: ${secondsSince(begun)} s`);
+begun = performance.now();
+const results = await each(chosen, WORKERS, (mutation) => judge(mutation, { programs, wrong }));
+
+const others = results.filter(({ outcome }) => outcome !== "caught");
+const caught = results.length - others.length;
+console.log(`${caught} of ${results.length} mutations caught: ${secondsSince(begun)} s`);
+// What simulation/ledger/ledger.mjs adds to the ledger. One that did not just pass its test says what became of it.
+const survivors = others.map(({ what, outcome }) => outcome === "survived" ? what : `${what} (${outcome})`);
+if (REPORT) writeFileSync(REPORT, JSON.stringify({ run: results.length, all: all.length, caught, survivors }));
 process.exitCode = survivors.length === 0 ? 0 : 1;

@@ -113,6 +113,27 @@ fn a_body_that_was_half_made_is_not_ended_on_the_next_board() {
     assert_eq!(names_of(&scene.get("/boards/b/members")), ["ann"]);
 }
 
+/// Objects with two of the new shards have the records of both of before.
+#[test]
+fn a_body_that_was_half_made_is_completed_wherever_its_members_are_by_then() {
+    for shards in [2, 3] {
+        let scene = spread();
+        let (first, last) = (name_in(7), name_in(8));
+        scene.rule("/board-write", "/1/b", 0, Verdict::Unreached);
+        assert_eq!(send(&scene, "one", &[&first, &last]).status, 503);
+        scene.lift_rules();
+        scene.done("PUT", "/boards/b", &format!("{{\"shards\":{shards}}}"));
+        scene.settle();
+        for _ in 0..2 {
+            let again = send(&scene, "one", &[&first, &last]);
+            assert_eq!(again.status, 200, "{}", again.text());
+            let top = scene.get("/boards/b/members");
+            let scores = [0, 1].map(|at| top["entries"][at]["score"].clone());
+            assert_eq!(scores, [json!(1), json!(1)], "{shards} shards: {top}");
+        }
+    }
+}
+
 #[test]
 fn a_retry_to_a_board_that_has_ended_makes_no_board() {
     let scene = spread();

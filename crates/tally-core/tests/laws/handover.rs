@@ -103,6 +103,7 @@ fn a_bundle_that_is_given_on_before_its_debt_is_paid_comes_back() {
 #[test]
 fn rows_of_an_earlier_try_count_twice_if_they_are_not_deleted_first() {
     fails_without(Dialect::Roots, Guard::Clear, LOST);
+    fails_without(Dialect::Leads, Guard::Clear, LOST);
 }
 
 #[test]
