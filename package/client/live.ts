@@ -22,7 +22,8 @@ export function watch(
   onError: (error: unknown) => void = () => {},
 ): () => void {
   const end = new AbortController();
-  const counters: LiveCounters = {};
+  // A counter may be called `__proto__`.
+  const counters = new Map<string, LiveCounter | null>();
   // What the caller's function throws must not end the stream.
   const tell = (error: unknown) => {
     try {
@@ -58,8 +59,8 @@ export function watch(
           last = id ?? last;
           const message = JSON.parse(data) as { type: string; counters?: LiveCounters };
           if (message.type !== "update" || end.signal.aborted) continue;
-          Object.assign(counters, message.counters);
-          onUpdate({ ...counters });
+          for (const [name, state] of Object.entries(message.counters ?? {})) counters.set(name, state);
+          onUpdate(Object.fromEntries(counters));
         }
       } catch (error) {
         if (end.signal.aborted) return;

@@ -16,7 +16,8 @@ const ask = (path, headers = {}, method = "GET") =>
 test("exactly as many requests pass as the policy admits, whatever their method", async () => {
   await open();
   await put(world, "api", { limit: 5, window_seconds: 60 });
-  const methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "GET", "POST"];
+  // HEAD too, or clients would pass by it as often as they like.
+  const methods = ["GET", "POST", "HEAD", "DELETE", "PATCH", "HEAD", "POST"];
   const answers = [];
   for (const method of methods) answers.push(await ask("api", {}, method));
   expect(answers.map(({ status }) => status)).toEqual([204, 204, 204, 204, 204, 429, 429]);
@@ -66,6 +67,19 @@ test("a path below the gate and the query are the client's, and choose nothing",
     statuses.push((await ask(path, headers)).status);
   }
   expect(statuses).toEqual([204, 204, 429]);
+});
+
+test("an idempotency key of the client lets it pass no second time", async () => {
+  await open();
+  await put(world, "api", { limit: 2, window_seconds: 60 });
+  await put(world, "tenant", { limit: 2, window_seconds: 60 });
+  for (const path of ["api;key=x-key", "api,tenant;key=x-key"]) {
+    const statuses = [];
+    for (const _ of numbers(3)) {
+      statuses.push((await ask(path, { "idempotency-key": "again", "x-key": path })).status);
+    }
+    expect(statuses, path).toEqual([204, 204, 429]);
+  }
 });
 
 test("what cannot be read never passes", async () => {
