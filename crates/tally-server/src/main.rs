@@ -51,6 +51,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Parser;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Barrier, watch};
@@ -83,6 +85,8 @@ const OPEN_OBJECTS_PER_THREAD_MIN: usize = 16;
 
 fn main() -> ExitCode {
     let options = ServerOptions::parse();
+    // SQLite names no mode for its files.
+    umask(Mode::RWXG | Mode::RWXO);
     options.begin_log();
     match run(serve(&options)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,10 +1,12 @@
 //! The data folder: its lock, the note of its format, and the files of the deployment.
 //!
-//! Invariant: one process has a folder. Two would be two owners of one counter. A folder is new only if nothing of a
-//! server is in it.
+//! Invariants: one process has a folder. Two would be two owners of one counter. A folder is new only if nothing of a
+//! server is in it. Nobody but its owner can read what is in it or write to it: all of it has the modes 0700 and 0600,
+//! because `main` sets the umask.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirEntry, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,6 +66,7 @@ impl DataFolder {
     ) -> Result<Self, String> {
         let refused = |error: io::Error| refusal(path, &error);
         make_private(path).map_err(refused)?;
+        close_to_others(path).map_err(refused)?;
         let lock = OpenOptions::new()
             .create(true)
             .append(true)
@@ -192,11 +195,46 @@ fn check_format(path: &Path) -> Result<bool, String> {
 
 /// Makes a folder that others cannot read.
 fn make_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
+}
+
+/// Takes the rights of others away from what earlier builds have left to the umask, and from the folder itself if
+/// nothing else is in it. Below that, folders were always private.
+fn close_to_others(path: &Path) -> io::Result<()> {
+    let entries: Vec<_> = fs::read_dir(path)?.collect::<Result<_, _>>()?;
+    let is_own = |entry: &DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default();
+        [NOTE, LOCK, OBJECTS, SNAPSHOTS, "registry"].contains(&name)
+    };
+    let own = entries.iter().filter(|entry| is_own(entry));
+    own.clone().try_for_each(|entry| close_one(&entry.path()))?;
+    match own.count() == entries.len() {
+        true => close_one(path),
+        false => Ok(()),
+    }
+}
+
+/// The rights of others, as a mode.
+const OF_OTHERS: u32 = 0o077;
+
+/// Takes the rights of others away, where a link leads. What another user owns, such as a volume, keeps its mode.
+fn close_one(path: &Path) -> io::Result<()> {
+    let Some(about) = unless_missing(fs::metadata(path))? else {
+        return Ok(());
+    };
+    let mode = about.permissions().mode();
+    if mode & OF_OTHERS == 0 {
+        return Ok(());
+    }
+    match fs::set_permissions(path, Permissions::from_mode(mode & !OF_OTHERS)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
 }
 
 /// Writes a file, completely or not at all, and durably.
