@@ -23,10 +23,12 @@ const LINES_MAX: usize = 3 + OF_WRITES.len();
 
 // One line each: whether there is a body, the method, the URL, and the headers of these names, `:` before those that
 // are there. None of them can hold the end of a line (RFC 9110, 5.5). A body that says how long it is needs no look:
-// that makes a stream of it.
+// that makes a stream of it. Plain workerd puts a client's `Host` into the URL as it is: one that has a part of a path
+// would lead to another call than the one that a proxy saw (RFC 9112, 3.2), so such a request has no URL.
 #[wasm_bindgen(inline_js = r#"
 export function take_apart(request, of_reads, of_writes, of_limits, limits) {
-  const { method, headers, url } = request;
+  const { method, headers } = request;
+  const url = /[/?#\\@]/.test(headers.get("host") ?? "") ? "" : request.url;
   const is_read = method === "GET" || method === "HEAD";
   const names = is_read ? of_reads : url.includes(limits) ? of_limits : of_writes;
   let text = "\n" + method + "\n" + url;

@@ -17,8 +17,8 @@ use std::task::Poll;
 
 use hyper::body::Incoming;
 use hyper::header::{
-    CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
-    UPGRADE,
+    CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
+    SEC_WEBSOCKET_KEY, UPGRADE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -152,6 +152,9 @@ impl EdgeDoor {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
+        if !has_plain_host(request.headers()) {
+            return unreadable();
+        }
         let Some(_held) = self.bounds.begin_request() else {
             return overloaded();
         };
@@ -160,7 +163,13 @@ impl EdgeDoor {
         let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
         let (parts, body) = request.into_parts();
         let route = name_of(parts.method.as_str(), parts.uri.path());
-        let call = Box::new(ClientCall::new(parts, body, peer, self.blob.as_deref()));
+        let call = Box::new(ClientCall::new(
+            parts,
+            body,
+            peer,
+            self.blob.as_deref(),
+            &self.ground,
+        ));
         let host = Host::new(self.guest.clone(), self.memory.clone());
         let mut response = tally_edge::fetch(call, host, self.ground.context()).await;
         let times = self.bounds.times();
@@ -186,6 +195,18 @@ impl EdgeDoor {
     }
 }
 
+/// Whether a request names one host at most, which ends before the path: a `/` or a `?` in it would be a part of the
+/// path, and lead to another call than the one that a proxy saw. Source: RFC 9112, section 3.2.
+fn has_plain_host(headers: &HeaderMap) -> bool {
+    let is_plain =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
+    let mut hosts = headers.get_all(HOST).iter();
+    let is_first_plain = hosts
+        .next()
+        .is_none_or(|host| host.as_bytes().iter().all(is_plain));
+    is_first_plain && hosts.next().is_none()
+}
+
 fn is_upgrade(request: &Request<Incoming>) -> bool {
     request.headers().contains_key(UPGRADE)
 }
@@ -193,6 +214,15 @@ fn is_upgrade(request: &Request<Incoming>) -> bool {
 fn overloaded() -> Response<AnswerBody> {
     let detail = "too many requests are answered at once; nothing was counted, try again";
     refusal(&Problem::new(Code::Overloaded, detail))
+}
+
+/// The answer to a head that is none, as hyper itself answers it.
+fn unreadable() -> Response<AnswerBody> {
+    let mut answer = Response::new(AnswerBody::from(Vec::new()));
+    *answer.status_mut() = StatusCode::BAD_REQUEST;
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// Instead of an answer that there is no memory for.
@@ -225,9 +255,7 @@ fn upgraded(
     let carrier = stream.carrier.downcast_ref::<SocketCarrier>();
     let begins = carrier.and_then(SocketCarrier::take);
     let (Some(begins), Some(upgrade), Some(key)) = (begins, upgrade, key) else {
-        let mut answer = Response::new(AnswerBody::from(Vec::new()));
-        *answer.status_mut() = StatusCode::BAD_REQUEST;
-        return answer;
+        return unreadable();
     };
     // Where the connection is lost, what it was to be given to is dropped, and so the socket ends.
     tokio::task::spawn_local(async move {
