@@ -387,6 +387,13 @@ fn a_connection_is_made_to_no_inner_address_that_a_name_leads_to() {
         "fd00:ec2::254",
         "fe80::1",
         "::ffff:169.254.169.254",
+        // What gateways translate to such an address.
+        "::169.254.169.254",
+        "64:ff9b::169.254.169.254",
+        "64:ff9b:1::169.254.169.254",
+        "64:ff9b:1:7::6464:64c8",
+        "2002:a9fe:a9fe::1",
+        "2002:a83f:8110::1",
     ];
     for address in local.iter().chain(&inner).chain(&metadata) {
         assert!(!opens(address, "[]", Reach::Public), "{address}");
@@ -403,7 +410,22 @@ fn a_connection_is_made_to_no_inner_address_that_a_name_leads_to() {
             "{address}"
         );
     }
+    // Nor does an entry that is wider than them.
+    for address in &metadata {
+        let allowed = r#"["64:ff9b::/32","2002::/16","::/0","0.0.0.0/0","hooks.corp"]"#;
+        assert!(!opens(address, allowed, Reach::Named), "{address}");
+    }
     assert!(opens("10.1.2.3", r#"["hooks.corp"]"#, Reach::Named));
+    assert!(opens(
+        "64:ff9b::10.1.2.3",
+        r#"["hooks.corp"]"#,
+        Reach::Named
+    ));
+    assert!(opens(
+        "64:ff9b::a01:203",
+        r#"["64:ff9b::/96"]"#,
+        Reach::Public
+    ));
     assert!(opens("127.0.0.1", r#"["localhost"]"#, Reach::Named));
     assert!(opens(
         "169.254.170.2",

@@ -146,3 +146,74 @@ fn tls() -> Result<TlsConnector, String> {
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
+
+#[cfg(test)]
+mod tests {
+    //! Law: a name reaches no address that the operator did not allow, whatever it leads to, and nobody is followed who
+    //! leads elsewhere.
+
+    use std::borrow::Cow;
+
+    use futures_util::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    /// Posts to a path of this machine by its name.
+    async fn post(port: u16, allowed: &str, reach: Reach) -> Result<u16, String> {
+        let allowed = Allowed::parse(allowed).expect("a setting");
+        let request = Outgoing {
+            url: format!("http://localhost:{port}/hook"),
+            headers: vec![(Cow::Borrowed("webhook-id"), "1".to_owned())],
+            body: b"{}".to_vec(),
+            reach,
+        };
+        exchange(request, &allowed).await
+    }
+
+    async fn listen() -> (TcpListener, u16) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        (listener, port)
+    }
+
+    #[test]
+    fn a_name_that_leads_to_this_machine_reaches_it_only_if_it_is_allowed() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), async {
+            let (inner, port) = listen().await;
+            let (elsewhere, other) = listen().await;
+            for (allowed, reach) in [
+                ("[]", Reach::Public),
+                (r#"["localhost"]"#, Reach::Public),
+                (r#"["hooks.corp","10.0.0.0/8"]"#, Reach::Named),
+            ] {
+                let refused = post(port, allowed, reach).await;
+                assert!(
+                    refused.is_err_and(|why| why.contains("no address")),
+                    "{allowed}"
+                );
+            }
+            assert!(inner.accept().now_or_never().is_none());
+            let answered = tokio::task::spawn_local(async move {
+                let (mut stream, _) = inner.accept().await.expect("a client");
+                let mut head = [0; 512];
+                let bytes = stream.read(&mut head).await.expect("a head");
+                let redirect = format!(
+                    "HTTP/1.1 307 Elsewhere\r\nlocation: http://127.0.0.1:{other}/\r\ncontent-length: 0\r\n\r\n"
+                );
+                stream.write_all(redirect.as_bytes()).await.expect("read");
+                String::from_utf8_lossy(&head[..bytes]).into_owned()
+            });
+            let status = post(port, r#"["localhost"]"#, Reach::Named).await;
+            assert_eq!(status, Ok(307));
+            let head = answered.await.expect("an answer");
+            assert!(head.starts_with("POST /hook HTTP/1.1\r\n"), "{head}");
+            assert!(elsewhere.accept().now_or_never().is_none());
+        });
+    }
+}

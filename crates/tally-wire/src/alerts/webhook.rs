@@ -110,11 +110,34 @@ const RESOLVING_NAMES: [&str; 8] = [
 ];
 
 /// How much of the metadata networks an entry must name to allow an address: the bits of the network that it lies in, 0
-/// where it lies in none.
+/// where it lies in none. One that a gateway translates to another is as that one, and no entry allows it.
 fn metadata_bits(address: IpAddr) -> u8 {
-    let holds = |(network, bits): &&(IpAddr, u8)| lies_in(address, *network, *bits);
-    let bits = METADATA.iter().filter(holds).map(|(_, bits)| *bits);
-    bits.max().unwrap_or(0)
+    let bits_of = |address: IpAddr| {
+        let holds = |(network, bits): &&(IpAddr, u8)| lies_in(address, *network, *bits);
+        let bits = METADATA.iter().filter(holds).map(|(_, bits)| *bits);
+        bits.max().unwrap_or(0)
+    };
+    match translated(address) {
+        Some(inner) if bits_of(inner.into()) > 0 => u8::MAX,
+        _ => bits_of(address),
+    }
+}
+
+/// The address of version 4 to which gateways on the way translate one of version 6. Sources: RFC 6052, 2.1 and RFC
+/// 8215 (NAT64), RFC 3056 (6to4), RFC 4291, 2.5.5.1 (compatible).
+fn translated(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(address) = address else {
+        return None;
+    };
+    let [a, b, c, d, e, f, high, low] = address.segments();
+    let of = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match [a, b, c, d, e, f] {
+        [0x64, 0xff9b, 0, 0, 0, 0] | [0x64, 0xff9b, 1, ..] | [0, 0, 0, 0, 0, 0] => {
+            Some(of(high, low))
+        }
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        _ => None,
+    }
 }
 
 /// Returns whether an address lies in a network. An IPv4 address in IPv6 form counts as IPv4.
