@@ -13,6 +13,7 @@ use tally_host::{Later, Memory};
 use tracing::error;
 
 use super::alarm::Alarms;
+use super::clients::held_bytes::HeldRoom;
 use super::clock::{TurnClock, Turns};
 use super::options::ServerSettings;
 use super::randomness::Randomness;
@@ -50,6 +51,8 @@ pub(crate) struct Ground {
     /// The memory of the aggregator and the objects.
     pub(crate) memory: Rc<Memory>,
     pub(crate) metrics: Arc<ServerMetrics>,
+    /// The memory that clients fill.
+    pub(crate) held: Arc<HeldRoom>,
     /// When a failed commit was logged, unix milliseconds.
     failed_commit_ms: Cell<Option<i64>>,
     background: Rc<Cell<usize>>,
@@ -85,6 +88,7 @@ impl Ground {
         settings: ServerSettings,
         folder: &DataFolder,
         metrics: Arc<ServerMetrics>,
+        held: &Arc<HeldRoom>,
     ) -> Rc<Self> {
         let clock = Rc::new(TurnClock::default());
         clock.begin();
@@ -99,6 +103,7 @@ impl Ground {
             alarms: Rc::default(),
             memory: Rc::default(),
             metrics,
+            held: held.clone(),
             failed_commit_ms: Cell::default(),
             background: Rc::default(),
         })

@@ -58,7 +58,12 @@ impl Seat {
     /// If it cannot begin.
     pub(crate) async fn run(mut self) -> Result<(), String> {
         let node = Node::new(
-            Ground::new(self.settings, &self.folder, self.metrics),
+            Ground::new(
+                self.settings,
+                &self.folder,
+                self.metrics,
+                self.bounds.held(),
+            ),
             self.threads,
             self.open_max,
         );

@@ -21,8 +21,12 @@ use super::place::Place;
 /// <https://developers.cloudflare.com/durable-objects/best-practices/websockets/>.
 const KEPT_BYTES_MAX: usize = 16_384;
 
-/// Bytes of a message of a client. Source: as [`KEPT_BYTES_MAX`].
-const MESSAGE_BYTES_MAX: usize = 1_024 * 1_024;
+/// Bytes of a message of a client, which waits for its end in memory: twice what a hub reads, so that one that is a
+/// little too long gets a refusal. What is longer ends the socket.
+const MESSAGE_BYTES_MAX: usize = 2 * tally_api::live::MESSAGE_BYTES_MAX;
+
+/// Bytes of a client that are read at once. Most messages have a few.
+const READ_BYTES: usize = 4 * 1_024;
 
 /// Close code of a close that names none. Source: RFC 6455 section 7.4.1.
 const NO_CODE: u16 = 1_005;
@@ -80,6 +84,7 @@ impl ClientEnd {
     /// Moves frames between the object and a connection, until one of them ends it.
     async fn serve(self, connection: Upgraded) {
         let mut config = WebSocketConfig::default();
+        config.read_buffer_size = READ_BYTES;
         config.max_message_size = Some(MESSAGE_BYTES_MAX);
         config.max_frame_size = Some(MESSAGE_BYTES_MAX);
         let connection = TokioIo::new(connection);
@@ -218,7 +223,7 @@ pub(crate) fn accept(
     kept: String,
 ) -> Result<(Rc<dyn Socket>, Stream), String> {
     check_kept(&kept)?;
-    let socket = Rc::new(LiveSocket::new(name, kept));
+    let socket = Rc::new(LiveSocket::new(name, kept, &place.ground.held));
     place.sockets.borrow_mut().push(socket.clone());
     let clock = place.ground.clock.clone();
     let place = Rc::downgrade(place);

@@ -1,14 +1,20 @@
-//! The memory that clients fill: answers that wait, and of Redis's protocol commands that arrive, and transactions.
+//! The memory that clients fill: bodies that arrive, answers and updates that wait, and of Redis's protocol commands that
+//! arrive, and transactions.
 //!
 //! Invariant: a client that fills little is never refused for what others fill. Of the others, none may fill more once
 //! all together have the most.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// What each client may fill without being counted: it is part of what a connection takes.
 pub(crate) const UNCOUNTED_BYTES: usize = 16 * 1_024;
+
+/// How often a client that waits looks for room.
+const ROOM_LOOK: Duration = Duration::from_millis(20);
 
 /// The memory of all clients together.
 #[derive(Default)]
@@ -55,6 +61,26 @@ impl HeldBytes {
     }
 }
 
+impl HeldBytes {
+    /// As [`Self::set`], but only where there is room for it.
+    fn set_within(&mut self, bytes: usize) -> bool {
+        let before = self.bytes;
+        let has_room = self.set(bytes);
+        if !has_room {
+            let more = std::mem::replace(&mut self.bytes, before) - before;
+            self.room.bytes.fetch_sub(more, Relaxed);
+        }
+        has_room
+    }
+
+    /// Waits until there is room for what the client fills. For how long is up to whoever waits.
+    pub(crate) async fn wait(held: &RefCell<Self>, bytes: usize) {
+        while !held.borrow_mut().set_within(bytes) {
+            tokio::time::sleep(ROOM_LOOK).await;
+        }
+    }
+}
+
 impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.room.bytes.fetch_sub(self.bytes, Relaxed);
@@ -63,6 +89,8 @@ impl Drop for HeldBytes {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -77,7 +105,30 @@ mod tests {
         assert!(one.set(UNCOUNTED_BYTES + 60_000));
         drop(one);
         assert!(other.set(UNCOUNTED_BYTES + 100_000));
+        assert!(small.set_within(UNCOUNTED_BYTES));
+        assert!(!small.set_within(UNCOUNTED_BYTES + 1));
+        assert!(other.set_within(UNCOUNTED_BYTES + 50_000));
+        assert!(small.set_within(UNCOUNTED_BYTES + 50_000));
         drop((other, small));
         assert_eq!(room.bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn who_waits_gets_room_once_another_leaves_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let room = HeldRoom::new(100_000);
+            let [first, next] = [0; 2].map(|_| RefCell::new(HeldBytes::new(&room)));
+            let all = UNCOUNTED_BYTES + 90_000;
+            assert!(HeldBytes::wait(&first, all).now_or_never().is_some());
+            assert!(HeldBytes::wait(&next, all).now_or_never().is_none());
+            // Whoever waits in vain has what it had before.
+            assert_eq!(room.bytes.load(Relaxed), 90_000);
+            drop(first);
+            HeldBytes::wait(&next, all).await;
+            assert_eq!(room.bytes.load(Relaxed), 90_000);
+        });
     }
 }

@@ -1,4 +1,7 @@
 //! Requests of clients, as hyper has them.
+//!
+//! Invariant: a body that is read in pieces is a part of the memory that clients fill together. Where that has no room,
+//! the client is not read further: its body takes longer than it may.
 
 use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
@@ -12,6 +15,9 @@ use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TRANSFER_ENCODI
 use hyper::http::request::Parts;
 use tally_host::Later;
 use tally_host::http::{Pieces, Request, headers_taken_along};
+
+use crate::clients::held_bytes::HeldBytes;
+use crate::ground::Ground;
 
 /// The largest body that is read at once. Larger ones are read in pieces.
 const WHOLE_BYTES_MAX: usize = 1_024 * 1_024;
@@ -35,6 +41,9 @@ pub(crate) struct ClientCall {
     facts: Option<Box<Facts>>,
     has_body: bool,
     body: RefCell<Option<Incoming>>,
+    ground: Rc<Ground>,
+    /// What the body takes of the memory of all clients, as long as the request lasts.
+    held: RefCell<Option<Rc<RefCell<HeldBytes>>>>,
 }
 
 /// A header's value; several of one name are joined as in browsers. Bytes that are no ASCII are characters of Latin-1.
@@ -61,7 +70,13 @@ fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
 
 impl ClientCall {
     /// Takes a request apart. `blob`: the header that says where it entered.
-    pub(crate) fn new(parts: Parts, body: Incoming, peer: IpAddr, blob: Option<&str>) -> Self {
+    pub(crate) fn new(
+        parts: Parts,
+        body: Incoming,
+        peer: IpAddr,
+        blob: Option<&str>,
+        ground: &Rc<Ground>,
+    ) -> Self {
         let url = match (parts.uri.authority(), parts.uri.path_and_query()) {
             (None, Some(path)) => {
                 let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -85,6 +100,8 @@ impl ClientCall {
             url,
             headers: parts.headers,
             body: RefCell::new(Some(body)),
+            ground: ground.clone(),
+            held: RefCell::default(),
         }
     }
 
@@ -174,8 +191,12 @@ impl Request for ClientCall {
 
     fn pieces(&self, bytes: u32) -> Option<Box<dyn Pieces>> {
         let body = self.body.borrow_mut().take().filter(|_| self.has_body)?;
+        let held = Rc::new(RefCell::new(HeldBytes::new(&self.ground.held)));
+        self.held.replace(Some(held.clone()));
         let reader = Reader {
             body,
+            held,
+            seen: 0,
             ahead: Vec::new(),
             bytes: usize::try_from(bytes.max(1)).unwrap_or(usize::MAX),
         };
@@ -211,6 +232,9 @@ async fn whole_of(mut body: Incoming) -> Result<Vec<u8>, String> {
 
 struct Reader {
     body: Incoming,
+    held: Rc<RefCell<HeldBytes>>,
+    /// Bytes of the body that have arrived.
+    seen: usize,
     ahead: Vec<u8>,
     bytes: usize,
 }
@@ -219,7 +243,12 @@ impl Reader {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         while self.ahead.len() < self.bytes {
             match next_of(&mut self.body).await? {
-                Some(more) => self.ahead.extend_from_slice(more.chunk()),
+                Some(more) => {
+                    self.seen = self.seen.saturating_add(more.len());
+                    self.ahead.extend_from_slice(more.chunk());
+                    // Nobody keeps more of a body.
+                    HeldBytes::wait(&self.held, self.seen.min(WHOLE_BYTES_MAX)).await;
+                }
                 None => break,
             }
         }
