@@ -32,8 +32,9 @@ impl Unread {
     }
 }
 
-/// Why a request whose target is `*`, or the host and port of CONNECT, has no path. Source: RFC 9112, 3.2.3 and 3.2.4.
-const NO_PAGE: &str = "the request asks for no page: `*` and the target of CONNECT have no path";
+/// Why a request whose target is `*`, the host and port of CONNECT, or what no client of HTTP sends, has no path. Source:
+/// RFC 9112, section 3.2.
+const NO_PAGE: &str = "the request asks for no page: its target has no path";
 
 /// A request, as a line describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +64,9 @@ impl<'a> Hit<'a> {
     /// Returns a request at this time, of which nothing else is known.
     pub fn at(at_ms: i64, target: Result<Cow<'a, str>, &'static str>) -> Self {
         Self {
-            target: target.and_then(|target| match &*target {
-                "*" => Err(NO_PAGE),
-                _ => Ok(target),
+            target: target.and_then(|target| match target::split(&target).0.starts_with('/') {
+                true => Ok(target),
+                false => Err(NO_PAGE),
             }),
             path: None,
             at_ms,
@@ -76,14 +77,6 @@ impl<'a> Hit<'a> {
             user_agent: None,
             country: Cow::Borrowed(""),
         }
-    }
-
-    /// Sets the method. CONNECT names a host and a port, and no page.
-    pub(crate) fn set_method(&mut self, method: Cow<'a, str>) {
-        if method == "CONNECT" && self.target.is_ok() {
-            self.target = Err(NO_PAGE);
-        }
-        self.method = method;
     }
 
     /// Returns the path, borrowed where the line's own text has it; empty without a request.

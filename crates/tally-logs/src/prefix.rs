@@ -105,13 +105,14 @@ fn rfc5424(line: &[u8]) -> Option<&[u8]> {
     if let Some(rest) = rest.strip_prefix(b"- ") {
         return Some(unmarked(rest));
     }
-    let end = rest.windows(2).position(|pair| pair == b"] ")?;
-    rest.starts_with(b"[")
-        .then(|| rest.get(end + 2..))
-        .flatten()
+    // A bracket within a value is escaped.
+    let is_end = |bytes: &[u8]| bytes.ends_with(b"] ") && !bytes.starts_with(b"\\");
+    let end = rest.windows(3).position(is_end)? + 3;
+    let message = rest.get(end..).filter(|_| rest.starts_with(b"["));
+    message.map(unmarked)
 }
 
-fn is_time(word: &[u8]) -> bool {
+pub(crate) fn is_time(word: &[u8]) -> bool {
     word.get(10) == Some(&b'T')
         && std::str::from_utf8(word).is_ok_and(|text| parse_any(text).is_some())
 }

@@ -49,12 +49,12 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         None => visitor(client),
     };
     if hit.target.is_ok() {
-        hit.set_method(text_of_log(
+        hit.method = text_of_log(
             request
                 .split(|byte| *byte == b' ')
                 .next()
                 .unwrap_or_default(),
-        ));
+        );
     }
     hit.status = said(Cow::Borrowed(status));
     hit.user_agent = user_agent.map(|text| said(text_of_log(text)));

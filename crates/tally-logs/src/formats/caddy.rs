@@ -81,7 +81,7 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         .or(request.remote_ip)
         .or(request.remote_addr);
     hit.visitor = visitor(&text_of(address));
-    hit.set_method(text_of(request.method));
+    hit.method = text_of(request.method);
     hit.status = Cow::Borrowed(plain_of(wire.status));
     if let Some(headers) = request.headers {
         let first = |texts: Option<Vec<_>>| {

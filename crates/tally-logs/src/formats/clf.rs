@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use crate::hit::{Hit, Unread, said, visitor};
-use crate::prefix::carried;
+use crate::prefix::{carried, is_time};
 use crate::text::{unescaped, unescaped_of_haproxy};
 use crate::time::{CLF_TIME_BYTES, parse_clf_time};
 
@@ -57,7 +57,7 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
     };
     let mut hit = Hit::at(unix_seconds.saturating_mul(1000), target);
     hit.visitor = client(head)?.and_then(visitor);
-    hit.set_method(text(method.unwrap_or_default()));
+    hit.method = text(method.unwrap_or_default());
     hit.status = text(status);
     hit.referrer = text(referrer.unwrap_or_default());
     hit.user_agent = user_agent.map(text);
@@ -80,31 +80,43 @@ fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text of the client before the time: the first word, or the second behind the name of a virtual host.
-/// `None` for a client that is logged by its name, or not at all.
+/// Returns the text of the client before the time: the first word, or the second behind the name of a virtual host. A
+/// time before them is that of a carrier. `None` for a client that is logged by its name, or not at all.
 fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
     let mut words = head
         .split(|byte| *byte == b' ')
         .filter(|word| !word.is_empty())
-        .map(|word| std::str::from_utf8(word).unwrap_or_default());
+        .skip_while(|word| is_time(word))
+        .map(|word| std::str::from_utf8(word).unwrap_or("?"));
     let is_address = |word: &str| crate::address::parse(word).is_some();
     let first = words.next().unwrap_or_default();
     let (second, third) = (words.next(), words.next());
     let is_more = words.next().is_some();
     // A virtual host without a name is an address too: `vhost client ident user`.
     let has_host = is_more && second.is_some_and(is_address);
-    if first.ends_with(',') || is_address(first) && !has_host {
+    // The address of a machine, before the name of its program.
+    let is_carried = second.is_some_and(|word| word.ends_with(':'));
+    if first.ends_with(',') && is_name(first) || is_address(first) && !has_host && !is_carried {
         return Ok(Some(first));
     }
     match (second, third) {
         (Some(second), _) if is_address(second) => Ok(Some(second)),
         // The client's name, perhaps behind that of a virtual host.
-        (Some("-"), _) | (_, Some("-")) => Ok(None),
-        _ if !is_more => Ok(None),
+        (None | Some("-"), _) if is_name(first) => Ok(None),
+        (Some(second), Some("-")) if second != "-" && is_name(second) => Ok(None),
+        (_, Some(third)) if !is_more && is_name(first) && !is_address(third) => Ok(None),
+        (_, None) if is_name(first) => Ok(None),
         _ => Err(Unread::Why(
             "the text before the time does not begin with an address or with a known prefix",
         )),
     }
+}
+
+/// Whether a word may be a client's name, a socket, or a list of them. A word with other signs is of a prefix that is not
+/// known, such as `MESSAGE=203.0.113.9`.
+fn is_name(word: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._,".contains(&byte);
+    word.starts_with("unix:") || word.bytes().all(is_sign)
 }
 
 /// Returns the status (the word after the request) and the text after it; nothing where that word is no number.

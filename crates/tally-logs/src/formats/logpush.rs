@@ -72,7 +72,7 @@ pub fn read<'a>(line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
     let mut hit = Hit::at(at_ms, Ok(target));
     hit.path = path;
     hit.visitor = wire.address.and_then(|text| visitor(&text.0));
-    hit.set_method(text_of(wire.method));
+    hit.method = text_of(wire.method);
     hit.status = Cow::Borrowed(plain_of(wire.status));
     hit.referrer = said(text_of(wire.referrer));
     hit.user_agent = wire.user_agent.map(|json| said(text_of(Some(json))));

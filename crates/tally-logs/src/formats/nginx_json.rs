@@ -124,7 +124,7 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     };
     let mut hit = Hit::at(at_ms, target);
     hit.visitor = visitor(&text_of(wire.remote_addr));
-    hit.set_method(match wire.request_method {
+    hit.method = match wire.request_method {
         Some(method) => text_of(Some(method)),
         None if hit.target.is_ok() => Cow::Owned(
             request
@@ -135,7 +135,7 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
                 .to_owned(),
         ),
         None => Cow::Borrowed(""),
-    });
+    };
     hit.status = Cow::Borrowed(plain_of(wire.status));
     hit.referrer = said(text_of(wire.http_referer.or(wire.http_referrer)));
     hit.user_agent = wire.http_user_agent.map(|json| said(text_of(Some(json))));

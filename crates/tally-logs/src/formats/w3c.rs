@@ -106,7 +106,7 @@ impl Columns {
         let text = |wanted| Cow::Borrowed(cell(wanted).unwrap_or_default());
         let mut hit = Hit::at(at_ms, Ok(target));
         hit.visitor = cell(Column::Address).and_then(visitor);
-        hit.set_method(text(Column::Method));
+        hit.method = text(Column::Method);
         hit.status = text(Column::Status);
         hit.referrer = text(Column::Referrer);
         if self.columns.contains(&Column::UserAgent) {

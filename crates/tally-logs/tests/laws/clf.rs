@@ -180,6 +180,16 @@ fn a_client_has_one_address_behind_any_prefix_and_a_name_is_no_visitor() {
             Some("203.0.113.9"),
         ),
         (
+            "<13>1 2026-11-01T12:30:05Z web1 nginx 12 id [a@1 b=\"c\\] d\"][e@1] \u{feff}203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        ("2026-11-01T12:30:05Z 203.0.113.9", Some("203.0.113.9")),
+        (
+            "2026-11-01T12:30:05Z 10.0.0.7 203.0.113.9",
+            Some("203.0.113.9"),
+        ),
+        ("[pod/web-1/nginx] 203.0.113.9", Some("203.0.113.9")),
+        (
             "2026-11-01T12:30:05.123456+00:00 web1 nginx[12]: 203.0.113.9",
             Some("203.0.113.9"),
         ),
@@ -197,6 +207,9 @@ fn a_client_has_one_address_behind_any_prefix_and_a_name_is_no_visitor() {
         ("-", None),
         ("unknown", None),
         ("unknown, 10.0.0.5", None),
+        ("_hidden", None),
+        ("unix:", None),
+        ("203-0-113-9.isp.example.", None),
     ] {
         let line = [before, rest].concat();
         let hit = read(line.as_bytes()).unwrap_or_else(|unread| panic!("{line}: {unread:?}"));
@@ -217,6 +230,16 @@ fn an_unknown_prefix_makes_a_line_unreadable() {
         "a b 203.0.113.9",
         "2026-11-01T12:30:05Z stdout P 203.0.113.9",
         "level=info msg 203.0.113.9 x",
+        "MESSAGE=203.0.113.9",
+        "for=203.0.113.9;proto=http",
+        "\"203.0.113.9\"",
+        "\"203.0.113.9, 10.0.0.5\"",
+        "203.0.113.9;",
+        "http://203.0.113.9",
+        "203.0.113.9\t-\t-\t-",
+        "10.0.0.7 nginx: 203.0.113.9",
+        "10.0.0.7:514 nginx[12]: 203.0.113.9",
+        "<13>1 2026-11-01T12:30:05Z web1 nginx 12 id 203.0.113.9",
     ] {
         let line = [before, rest].concat();
         assert!(read(line.as_bytes()).is_err(), "{line}");

@@ -100,6 +100,11 @@ fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
         (LogFormat::Clf, clf("CONNECT shop.example:443 HTTP/1.1")),
         (LogFormat::Clf, clf("OPTIONS * HTTP/1.1")),
         (LogFormat::Clf, clf("PRI * HTTP/2.0")),
+        (LogFormat::Clf, clf("connect shop.example:443 HTTP/1.1")),
+        (LogFormat::Clf, clf("GET shop.example:443 HTTP/1.1")),
+        (LogFormat::Clf, clf("GET about:blank HTTP/1.1")),
+        (LogFormat::Clf, clf("GET .. HTTP/1.1")),
+        (LogFormat::Clf, clf("t3 12.2.1")),
         (LogFormat::Caddy, caddy("CONNECT", "shop.example:443")),
         (LogFormat::Caddy, caddy("OPTIONS", "*")),
         (
@@ -122,6 +127,14 @@ fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
             Some(Reason::Request)
         );
     }
+}
+
+#[test]
+fn a_request_of_any_method_for_a_path_is_one_for_a_page() {
+    // CONNECT opens a WebSocket over HTTP/2. Source: RFC 8441, section 5.
+    let line = r#"203.0.113.9 - - [17/May/2015:10:05:03 +0000] "CONNECT /chat HTTP/2.0" 200 1"#;
+    let hit = tally_logs::formats::clf::read(line.as_bytes()).unwrap();
+    assert_eq!(hit.page(), Some(("/chat", "")));
 }
 
 #[test]
