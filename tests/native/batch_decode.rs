@@ -90,12 +90,12 @@ fn a_body_in_utf16_is_named_as_such() {
         little,
         big,
     ] {
-        let mut decoder = Decoder::new(None, 1_000).unwrap();
-        let pushed = decoder.push(&body, |_| Ok(()));
-        let problem = pushed
-            .and_then(|()| decoder.finish(|_| Ok(())))
-            .unwrap_err();
-        assert_eq!(problem.code(), Code::UnsupportedEncoding);
-        assert!(problem.detail().contains("UTF-16"), "{problem}");
+        for body in [gzip(&body), body] {
+            for piece in [1, 30, 1_000] {
+                let problem = decode(None, &body, piece).unwrap_err();
+                assert_eq!(problem.code(), Code::UnsupportedEncoding);
+                assert!(problem.detail().contains("UTF-16"), "{problem}");
+            }
+        }
     }
 }

@@ -26,6 +26,9 @@ fn an_ndjson_line_is_an_event_with_a_past() {
     assert_eq!(by_ip.unique.as_deref(), Some(&b"1.2.3.4"[..]));
     assert_eq!(read(log, UniqueField::None).unwrap().unique, None);
     assert_eq!(read(r#"{"id":"a"}"#, UniqueField::Ip).unwrap().at_ms, None);
+    // Files that were joined have a mark at the beginning of a line.
+    let marked = read("\u{feff}{\"id\":\"a\"}", UniqueField::None).unwrap();
+    assert_eq!(&*marked.key, "a");
 }
 
 #[test]

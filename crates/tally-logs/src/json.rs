@@ -7,17 +7,19 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::hit::Unread;
+use crate::text::unmarked;
 
 /// A string of an object, borrowed where it has no escapes. (`Option<Cow<str>>` would always copy.)
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
-/// Returns the struct that one JSON object holds. Strings without escapes are borrowed.
+/// Returns the struct that one JSON object holds. Strings without escapes are borrowed. A mark before it is none of it.
 ///
 /// # Errors
 /// For text that is no JSON, for values that are no object, and for objects that do not fit, which includes repeated
 /// fields.
 pub fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Unread> {
+    let bytes = unmarked(bytes);
     // A derived struct would also be read from an array, by position.
     let first = bytes.trim_ascii_start().first();
     if first.is_none() {

@@ -26,6 +26,26 @@ const HEAD_BYTES: usize = 10;
 pub struct Decoder {
     bytes_max: u64,
     form: Form,
+    inflated: Beginning,
+}
+
+/// The first bytes of what was inflated, as many as UTF-16 is known by.
+#[derive(Default)]
+struct Beginning(Vec<u8>);
+
+impl Beginning {
+    const BYTES: usize = 4;
+
+    /// # Errors
+    /// As [`of_utf16`].
+    fn take(&mut self, piece: &[u8]) -> Result<(), Problem> {
+        let missing = Self::BYTES - self.0.len();
+        if missing == 0 {
+            return Ok(());
+        }
+        self.0.extend(piece.iter().take(missing));
+        of_utf16(&self.0).map_or(Ok(()), Err)
+    }
 }
 
 enum Form {
@@ -57,13 +77,17 @@ impl Decoder {
                 });
             }
         };
-        Ok(Self { bytes_max, form })
+        Ok(Self {
+            bytes_max,
+            form,
+            inflated: Beginning::default(),
+        })
     }
 
     /// Decodes a piece, and hands the output to `each`.
     ///
     /// # Errors
-    /// `unsupported-encoding` for a body in another compressed form; as [`Inflate::push`].
+    /// `unsupported-encoding` for a body in another compressed form, or in UTF-16; as [`Inflate::push`].
     pub fn push(
         &mut self,
         piece: &[u8],
@@ -98,8 +122,12 @@ impl Decoder {
             self.form = self.form_of(&head)?;
             self.decode(&head, &mut each)?;
         }
+        let mut inflated = self.inflated;
         match self.form {
-            Form::Gzip(inflate) => inflate.finish(each),
+            Form::Gzip(inflate) => inflate.finish(|piece| {
+                inflated.take(piece)?;
+                each(piece)
+            }),
             Form::Untold(_) | Form::Plain => Ok(()),
         }
     }
@@ -109,8 +137,12 @@ impl Decoder {
         piece: &[u8],
         each: &mut impl FnMut(&[u8]) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
+        let inflated = &mut self.inflated;
         match &mut self.form {
-            Form::Gzip(inflate) => inflate.push(piece, each),
+            Form::Gzip(inflate) => inflate.push(piece, |piece| {
+                inflated.take(piece)?;
+                each(piece)
+            }),
             Form::Untold(_) | Form::Plain if piece.is_empty() => Ok(()),
             Form::Untold(_) | Form::Plain => each(piece),
         }

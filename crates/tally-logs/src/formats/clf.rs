@@ -29,6 +29,12 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
     let (head, unix_seconds, quoted) = find_request(line).ok_or(Unread::Why(
         "there is no `[dd/Mon/yyyy:HH:MM:SS ±zzzz] \"` with a real time",
     ))?;
+    // Servers escape it: the lines behind it would be taken for what follows the request.
+    if quoted.trim_ascii_end().contains(&b'\r') {
+        return Err(Unread::Why(
+            "there is a carriage return in the line: end lines by line feeds",
+        ));
+    }
     let request = until_quote(quoted).ok_or(Unread::Why(
         "the request has no closing quote, so its target may be cut off",
     ))?;
@@ -96,7 +102,8 @@ fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
     let has_host = is_more && second.is_some_and(is_address);
     // The address of a machine, before the name of its program.
     let is_carried = second.is_some_and(|word| word.ends_with(':'));
-    if first.ends_with(',') && is_name(first) || is_address(first) && !has_host && !is_carried {
+    let is_list = first.ends_with(',') && (is_name(first) || is_address(first));
+    if is_list || is_address(first) && !has_host && !is_carried {
         return Ok(Some(first));
     }
     match (second, third) {

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 
 use crate::hit::{Hit, Unread, said, visitor};
 use crate::json::{Text, object, plain_of, text_of};
-use crate::text::unmarked;
 use crate::time::parse_timestamp;
 
 #[derive(Deserialize)]
@@ -49,7 +48,7 @@ struct Wire<'a> {
 /// # Errors
 /// [`Unread`] that says what is missing.
 pub fn read<'a>(line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
-    let wire: Wire<'a> = object(unmarked(line))?;
+    let wire: Wire<'a> = object(line)?;
     let filled = |text: Option<Text<'a>>| text.map(|text| text.0).filter(|text| !text.is_empty());
     let (path, uri) = (filled(wire.path), filled(wire.uri));
     let Some(target) = uri.or_else(|| path.clone()) else {

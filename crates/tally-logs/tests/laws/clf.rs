@@ -117,6 +117,14 @@ fn a_line_that_says_no_request_says_why() {
             "1.2.3.4 - - [17/May/2015:25:05:03 +0000] \"GET / HTTP/1.1\" 200 5".to_owned(),
             "there is no `[",
         ),
+        (
+            [
+                with_request("GET /a HTTP/1.1"),
+                with_request("GET /b HTTP/1.1"),
+            ]
+            .join("\r"),
+            "carriage return",
+        ),
         ("1.2.3.4".to_owned(), "there is no `["),
         (String::new(), "there is no `["),
     ] {
@@ -147,6 +155,11 @@ fn a_client_has_one_address_behind_any_prefix_and_a_name_is_no_visitor() {
         ("203.0.113.9:42918", Some("203.0.113.9")),
         ("203.0.113.9, 10.0.0.5", Some("203.0.113.9")),
         ("203.0.113.9,10.0.0.5", Some("203.0.113.9")),
+        ("2001:db8::1, 10.0.0.5", Some("2001:db8::1")),
+        (
+            "[2001:db8::1]:5000, 10.0.0.5, 10.0.0.6",
+            Some("2001:db8::1"),
+        ),
         ("[2001:DB8::1]:5000", Some("2001:db8::1")),
         ("2001:db8:0:0::1", Some("2001:db8::1")),
         ("fe80::1%eth0", Some("fe80::1")),
