@@ -24,7 +24,7 @@ help:
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
 	@echo "make bench-resp  Redis's protocol on the native server, beside Redis: about a minute, also at the end of make bench; ROUNDS, REQUESTS"
 	@echo "make bench-rpc  a call of another Worker by a method, beside fetch: about 20 s; ROUNDS, CALLS"
-	@echo "make bench-tail  many cold counters, in 64 tablets, on workerd and natively, and each with an object of its own; COUNTERS=1000000 for all of it, SECONDS, SEED"
+	@echo "make bench-tail  many cold counters, in tablets, on workerd and natively, and each with an object of its own; COUNTERS=1000000 for all of it, SECONDS, SEED"
 	@echo "make bench-tops  what a top costs in a partition of the directory, beside writes; COUNTERS"
 	@echo "make bench-export  an export of a million counters in 64 tablets, and its longest pause; COUNTERS"
 	@echo "make bench-boards  a board of ten million members in its object, beside plain SQLite; MEMBERS"
