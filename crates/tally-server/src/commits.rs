@@ -4,8 +4,9 @@
 //! after that, so a power failure finds at most one commit of a log that is not complete.
 //!
 //! Life: planned → committed → synced → known to the registry → let out. While threads that may wait sync logs, this
-//! one answers others, whose writes are in the next commit. That commit begins before the answers of the last one
-//! leave, because both take as long.
+//! one answers others, whose writes are in the next commit. That commit begins once the answers of the last one were
+//! handed to their tasks, so that tasks of other threads go on meanwhile, and before this thread's own tasks write
+//! theirs, because both take as long.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -86,11 +87,11 @@ impl Commits {
                     Err(error) => ground.disk_failed(&error.to_string()),
                 }
             }
-            let settled = settle(&committed, &ground.registry);
+            settle(&committed, &ground.registry).let_out();
+            tokio::task::yield_now().await;
             committed = self.commit();
             under_way = begin_sync(&committed);
             self.synced_turn.set(ground.clock.turn());
-            settled.let_out();
         }
     }
 
