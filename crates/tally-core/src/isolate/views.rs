@@ -218,9 +218,12 @@ pub enum NotEnded {
     Unknown,
 }
 
+/// The views of one counter, by what was asked.
+type CounterViews<Q, S, E> = Vec<(Q, View<S, E>)>;
+
 /// The views of an isolate.
 pub struct Views<Q, S, E> {
-    views: HashMap<CounterId, Vec<(Q, View<S, E>)>>,
+    views: HashMap<CounterId, CounterViews<Q, S, E>>,
     /// When views were last dropped.
     swept_ms: i64,
     bytes: usize,
