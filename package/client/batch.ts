@@ -4,6 +4,7 @@
 // key until each of its events has an answer. While an attempt may have counted something that no answer says, the same
 // bytes are sent again; else what was refused for now alone. Life: add → body → sent → read the report → settled.
 import type { components } from "./api.ts";
+import { checkedNumber, guarded, timerMs } from "./guards.ts";
 import {
   TallyError, checked, isFinal, pause, pauseOf, type Call, type Problem, type RejectedEvent, type Transport,
 } from "./transport.ts";
@@ -71,8 +72,7 @@ function rejectedOf({ rejected_lines = [] }: Pick<Report, "rejected_lines">): Ma
 
 // A body of which nothing was counted is refused by a problem that has the report.
 function reportOf(problem: Problem | undefined): Report | undefined {
-  const report = problem as unknown as Partial<Report> | undefined;
-  return Array.isArray(report?.rejected_lines) ? (report as Report) : undefined;
+  return Array.isArray((problem as Partial<Report> | undefined)?.rejected_lines) ? (problem as unknown as Report) : undefined;
 }
 
 export class Batch {
@@ -88,6 +88,10 @@ export class Batch {
   constructor(transport: Transport, options: BatchOptions = {}) {
     this.#transport = transport;
     this.#options = options;
+    checkedNumber("events_max", options.events_max, 1);
+    checkedNumber("wait_ms", options.wait_ms, 0);
+    checkedNumber("flush_ms", options.flush_ms, 0);
+    checkedNumber("queue_max", options.queue_max, 0);
   }
 
   /** Adds an event. It is sent later: call `flush()` before the program ends. */
@@ -112,7 +116,7 @@ export class Batch {
     this.#count += 1;
     const events_max = Math.min(EVENTS_MAX_MAX, this.#options.events_max ?? EVENTS_MAX);
     if (body.waiting.length >= events_max || body.bytes >= BYTES_MAX) void this.#go();
-    else this.#timer ??= setTimeout(() => void this.#go(), this.#options.wait_ms ?? WAIT_MS);
+    else this.#timer ??= setTimeout(() => void this.#go(), timerMs(this.#options.wait_ms ?? WAIT_MS));
   }
 
   // Whether an event may be counted is not always the same: not for a caller whom budgets judge event by event, not for
@@ -163,11 +167,7 @@ export class Batch {
   // Tells the caller, whose function must not harm what is sent. Returns whether there is one to tell.
   #tell(error: unknown): boolean {
     const { onError } = this.#options;
-    try {
-      onError?.(error as TallyError);
-    } catch (thrown) {
-      console.error("tally: `batch.onError` failed:", thrown);
-    }
+    guarded("batch.onError", () => onError?.(error as TallyError));
     return onError !== undefined;
   }
 
@@ -198,8 +198,9 @@ export class Batch {
       const open = openOf(body);
       if (open.length === 0 || error === undefined) return;
       if (reportOf(error.problem) === undefined) {
-        // More than a budget ever has at once: nothing was counted.
-        if (error.code === "cost-exceeds-limit" && open.length > 1) return this.#halve(open);
+        // More than a budget ever has at once, or than a proxy lets through: nothing was counted.
+        const isTooMuch = error.code === "cost-exceeds-limit" || (error.status === 413 && !body.wasUnknown);
+        if (isTooMuch && open.length > 1) return this.#halve(open);
         if (isFinal(error)) {
           const { code, message: detail } = error;
           return this.#settle(open, open.map(({ event }) => ({ event, code, detail })));
@@ -246,7 +247,7 @@ export class Batch {
   // Settles what a report says. Returns the first reason of those that wait.
   #read(body: Body, report: Report): TallyError | undefined {
     const codes = rejectedOf(report);
-    const details = new Map(report.errors.map(({ line, detail }) => [line, detail]));
+    const details = new Map((report.errors ?? []).map(({ line, detail }) => [line, detail]));
     const settled: Waiting[] = [];
     const rejected: RejectedEvent[] = [];
     let isUnknown = false;
@@ -299,10 +300,13 @@ function refusalOf(events: RejectedEvent[]): TallyError {
   return new TallyError(400, code, `an event of ${JSON.stringify(events[0]?.event.id)} was refused: ${detail}${others}`, { events });
 }
 
-function sendBody(transport: Transport, body: string, call: Partial<Call>): Promise<Report> {
-  return transport.json<Report>("POST", "/events", {
+async function sendBody(transport: Transport, body: string, call: Partial<Call>): Promise<Report> {
+  const report = await transport.json<Report | null>("POST", "/events", {
     body, headers: { "content-type": "application/x-ndjson" }, isWrite: true, ...call,
   });
+  // Another program that answers has counted nothing.
+  if (typeof report?.accepted === "number") return report;
+  throw new TallyError(200, "not-tally", "200 without a report, so it is not Tally that answers");
 }
 
 /** Counts events in one body, under one key. */

@@ -6,7 +6,7 @@ export type { LimitOptions } from "./limits.ts";
 
 /** What of Hono's context is used: no type of Hono's is needed to install this package. */
 export interface HonoContext {
-  req: { header(name: string): string | undefined };
+  req: { header(name: string): string | undefined; method: string; raw: { signal?: AbortSignal } };
   header(name: string, value: string): void;
   json(body: unknown, status: number, headers?: Record<string, string>): Response;
   set(name: string, value: unknown): void;
@@ -38,7 +38,10 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
       throw error;
     }
     const { body } = c.res;
-    if (body === null) return over();
+    const { signal } = c.req.raw;
+    // Nobody reads, or cancels, the body of an answer to HEAD, or to a client that has hung up.
+    if (body === null || c.req.method === "HEAD" || signal?.aborted) return over();
+    signal?.addEventListener("abort", over, { once: true });
     c.res = new Response(watched(body, over), c.res);
   };
 }

@@ -51,6 +51,14 @@ export interface TallyOptions extends TransportOptions {
 
 const CHECK_MS = 1_000;
 
+// What a caller wrote of a change. What is no object is an amount, which the server judges: nothing is counted as 1
+// that was meant as something else.
+function bodyOf<T extends object>(change: T | number | undefined): T {
+  if (typeof change === "object" && change !== null) return { ...change };
+  if (change === undefined) return {} as T;
+  return { delta: typeof change === "bigint" ? String(change) : change } as unknown as T;
+}
+
 export class Tally {
   readonly #transport: Transport;
   readonly #batch: Batch;
@@ -114,7 +122,7 @@ export class Tally {
   async increment(
     id: string, change: number | Change = {}, { ttl_seconds, ttl_mode, ...options }: CallOptions & TimeToLive = {},
   ): Promise<Written> {
-    const body: Change = typeof change === "number" ? { delta: change } : { ...change };
+    const body = bodyOf<Change>(change);
     if (ttl_seconds !== undefined) body.ttl_seconds = ttl_seconds;
     if (ttl_mode !== undefined) body.ttl_mode = ttl_mode;
     return this.#write("POST", path("/counters/{id}/increment", id), this.#about(body), options);
@@ -122,16 +130,15 @@ export class Tally {
 
   /** Takes from a counter. */
   async decrement(id: string, change: number | Schemas["Decrease"] = {}, options: CallOptions = {}): Promise<Written> {
-    const body = typeof change === "number" ? { delta: change } : change;
-    return this.#write("POST", path("/counters/{id}/decrement", id), this.#about(body), options);
+    return this.#write("POST", path("/counters/{id}/decrement", id), this.#about(bodyOf<Schemas["Decrease"]>(change)), options);
   }
 
   /**
    * Adds to a counter soon, with others in one body. `flush()` waits for all of them. An id that is not valid is
    * reported to `batch.onError`; without it this throws.
    */
-  count(id: string, change: Omit<Event, "id"> = {}): void {
-    this.#batch.add(this.#about({ id, ...change }));
+  count(id: string, change: number | Omit<Event, "id"> = {}): void {
+    this.#batch.add(this.#about({ id, ...bodyOf<Omit<Event, "id">>(change) }));
   }
 
   /**
@@ -144,7 +151,7 @@ export class Tally {
   }
 
   /** Counts many events in one body. Rejects where none was counted: the error's `problem` has the report. */
-  events(events: Event[], { idempotencyKey, signal }: CallOptions = {}): Promise<Report> {
+  async events(events: Event[], { idempotencyKey, signal }: CallOptions = {}): Promise<Report> {
     return sendEvents(this.#transport, events.map((event) => this.#about(event)), idempotencyKey, signal);
   }
 
@@ -278,7 +285,7 @@ export class Tally {
     policy: string, key: string, hold: HoldSpec = {}, options: CallOptions = {}, deadline_ms?: number,
   ): Promise<Reserved> {
     const route = path("/limits/{policy}/{key}/holds", policy, key);
-    const call = { body: hold, answers: [429], idempotencyKey: crypto.randomUUID(), deadline_ms, ...options };
+    const call = { body: hold, answers: [429], deadline_ms, ...options, idempotencyKey: options.idempotencyKey ?? crypto.randomUUID() };
     try {
       return await this.#transport.read("POST", route, call, async (answer) => {
         const verdict = await verdictOf(policy, {}, answer);

@@ -4,6 +4,7 @@
 // answer in time, or answers 5xx. A request that is let through without a verdict is in the log. What a request holds
 // is released once, when its response ends, however it ends.
 import { clientKey } from "./address.ts";
+import { guarded } from "./guards.ts";
 import { TallyError, type HoldSpec, type LimitCheck, type Tally, type Verdict } from "./index.ts";
 import { checked, isFinal } from "./transport.ts";
 
@@ -58,7 +59,7 @@ const QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-ex
 export const SHARED_KEY = "(no key)";
 
 const LOG_EVERY_MS = 60_000;
-const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)));
+const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000) || 1));
 
 // When each kind of message was logged last, by the options of the middleware.
 const logged = new WeakMap<object, Map<string, number>>();
@@ -69,11 +70,8 @@ function log(options: LimitOptions<any>, kind: string, message: string): void {
   const now_ms = Date.now();
   if (now_ms - (kinds.get(kind) ?? -Infinity) < LOG_EVERY_MS) return;
   kinds.set(kind, now_ms);
-  try {
-    (options.log ?? console.error)(`tally: policy "${options.policy}": ${message}`);
-  } catch {
-    // A log that fails must not fail the request.
-  }
+  // A log that fails must not fail the request, and there is no other log.
+  guarded("log", () => (options.log ?? console.error)(`tally: policy "${String(options.policy)}": ${message}`), () => {});
 }
 
 function refused(
@@ -90,19 +88,29 @@ function refused(
 export async function judge<Context>(
   tally: Tally, options: LimitOptions<Context>, context: Context, address: () => unknown,
 ): Promise<Judged> {
+  try {
+    return await judged(tally, options, context, address);
+  } catch (error) {
+    return failed(options ?? NO_OPTIONS, error);
+  }
+}
+
+// Of a middleware that was made without any.
+const NO_OPTIONS = {} as LimitOptions<any>;
+
+async function judged<Context>(
+  tally: Tally, options: LimitOptions<Context>, context: Context, address: () => unknown,
+): Promise<Judged> {
   const key = await keyOf(options, context, address);
   if (key === undefined) {
     const detail = "the request has nothing that identifies its sender";
     return refused(400, "no-key", "The request does not say whose it is", detail);
   }
-  const { policy, cost, check = {}, hold } = options;
-  try {
-    if (hold !== undefined) return await held(tally, options, key, hold);
-    const asked = cost === undefined ? check : { ...check, cost };
-    return answerOf(options, await tally.limit(policy, key, asked, undefined, options.deadline_ms));
-  } catch (error) {
-    return failed(options, error);
-  }
+  const { policy, cost, hold } = options;
+  if (hold !== undefined && hold !== null) return held(tally, options, key, hold);
+  const check = options.check ?? {};
+  const asked = cost === undefined ? check : { ...check, cost };
+  return answerOf(options, await tally.limit(policy, key, asked, undefined, options.deadline_ms));
 }
 
 // Holds quota for a request.

@@ -1,5 +1,6 @@
 // Counters as they change: server-sent events read by `fetch`, so that a key can be sent, which `EventSource` cannot.
 import type { components } from "./api.ts";
+import { guarded } from "./guards.ts";
 import { TallyError, checked, isFinal, refusal, type Transport } from "./transport.ts";
 
 export type LiveCounter = components["schemas"]["LiveCounter"];
@@ -24,14 +25,8 @@ export function watch(
   const end = new AbortController();
   // A counter may be called `__proto__`.
   const counters = new Map<string, LiveCounter | null>();
-  // What the caller's function throws must not end the stream.
-  const tell = (error: unknown) => {
-    try {
-      onError(error);
-    } catch (thrown) {
-      console.error("tally: `onError` of `watch` failed:", thrown);
-    }
-  };
+  // What the caller's functions throw must not end the stream.
+  const tell = (error: unknown) => guarded("onError", () => onError(error));
   void follow();
   return () => end.abort();
 
@@ -43,15 +38,10 @@ export function watch(
       let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
       try {
         for (const id of ids) checked("id", id);
-        const answer = await transport.send(
-          "GET",
-          "/live",
-          { query: { id: ids }, signal: AbortSignal.any([end.signal, silence.signal]) },
-          { accept: "text/event-stream", ...(last === undefined ? {} : { "last-event-id": last }) },
-        );
-        if (!answer.ok || answer.body === null) {
-          throw await refusal(answer);
-        }
+        const headers = { accept: "text/event-stream", ...(last === undefined ? {} : { "last-event-id": last }) };
+        const send = transport.prepared("GET", "/live", { query: { id: ids } }, headers);
+        const answer = await send(AbortSignal.any([end.signal, silence.signal]));
+        if (!answer.ok || answer.body === null) throw await refusal(answer);
         for await (const { id, data } of messages(answer.body)) {
           clearTimeout(timer);
           timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
@@ -60,12 +50,15 @@ export function watch(
           const message = JSON.parse(data) as { type: string; counters?: LiveCounters };
           if (message.type !== "update" || end.signal.aborted) continue;
           for (const [name, state] of Object.entries(message.counters ?? {})) counters.set(name, state);
-          onUpdate(Object.fromEntries(counters));
+          guarded("onUpdate", () => onUpdate(Object.fromEntries(counters)), tell);
         }
+        throw new TallyError(0, "no-answer", `${transport.base} has ended the stream`);
       } catch (error) {
         if (end.signal.aborted) return;
         tell(error);
         if (error instanceof TallyError && isFinal(error)) return;
+        const after_ms = error instanceof TallyError ? (error.retry_after_ms ?? 0) : 0;
+        pause_ms = Math.min(PAUSE_MS_MAX, Math.max(after_ms, pause_ms));
       } finally {
         clearTimeout(timer);
       }

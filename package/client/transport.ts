@@ -3,6 +3,7 @@
 // Invariant: what may count is sent again only under one `Idempotency-Key`, drawn before the first try, or where
 // nothing can have been counted. So a write counts once however often it is sent.
 import type { components } from "./api.ts";
+import { checkedNumber, timerMs } from "./guards.ts";
 
 export type Problem = components["schemas"]["Problem"];
 
@@ -106,7 +107,7 @@ export const pause = (ms: number, signal: AbortSignal | undefined) =>
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", stop);
       done();
-    }, ms);
+    }, timerMs(ms));
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
   });
@@ -116,6 +117,8 @@ const ID_BYTES_MAX = 512;
 const REFUSAL_BYTES_MAX = 64 * 1024;
 // Calls by `GET` that count at each request.
 const COUNTING = /^\/(?:hit|pixel)\//;
+// Source: docs/guide/exactness.md.
+const KEY_CHARACTERS_MAX = 255;
 
 // What is wrong with an id; undefined for a valid one. A prefix may be empty, and may be dots. Source:
 // docs/guide/counters.md.
@@ -146,6 +149,34 @@ export function path(template: string, ...parts: string[]): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(checked(name, parts[next++])).replace(/^overrides$/, "%6Fverrides"),
   );
+}
+
+// Returns the key of a write; undefined for none. An object would be "[object Object]", the one key of all writes.
+function idempotencyKeyOf(key: unknown): string | undefined {
+  if (key === undefined || key === null) return undefined;
+  const isKey =
+    typeof key === "string" && key.length <= KEY_CHARACTERS_MAX && /^[ -~]*[!-~][ -~]*$/.test(key) && !key.includes(", ");
+  if (isKey) return key;
+  const shown = typeof key === "string" ? JSON.stringify(key.slice(0, 300)) : `a ${typeof key}`;
+  const detail = `send 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters, no space after a comma, and another for each write`;
+  throw new TallyError(400, "invalid-idempotency-key", `\`idempotencyKey\` is ${shown}: ${detail}`);
+}
+
+// Returns the address of a deployment without a slash at its end. Pages may name it by a path of their own.
+function baseOf(url: unknown): string {
+  if (typeof url !== "string") throw new TypeError(`\`url\` is a ${typeof url}: pass a text such as https://tally.example.com`);
+  const base = url.replace(/\/+$/, "");
+  const here = (globalThis as { location?: { href?: string } }).location?.href;
+  let parsed: URL | undefined;
+  try {
+    parsed = new URL(base, here);
+  } catch {
+    parsed = undefined;
+  }
+  if (parsed === undefined || !/^https?:$/.test(parsed.protocol) || /[?#]/.test(base)) {
+    throw new TypeError(`\`url\` is ${base}: write it without \`?\` and \`#\`, such as https://tally.example.com`);
+  }
+  return base;
 }
 
 // Resolves or rejects as `work` does, or rejects once the signal is aborted, whether or not `work` heeds it.
@@ -185,14 +216,14 @@ export class Transport {
   readonly base: string;
 
   constructor(options: TransportOptions) {
-    if (options.url === undefined && options.binding === undefined) {
+    if ((options?.url ?? options?.binding ?? undefined) === undefined) {
       throw new TypeError("Tally needs `url`, the address of a deployment, or `binding`, a service binding to its edge");
     }
     this.options = { ...options, key: keyOf(options.key) };
-    this.base = (options.url ?? "https://tally").replace(/\/+$/, "");
-    if (/[?#]/.test(this.base)) {
-      throw new TypeError(`\`url\` is ${this.base}: write it without \`?\` and \`#\`, such as https://tally.example.com`);
-    }
+    this.base = baseOf(options.url ?? "https://tally");
+    checkedNumber("retries", options.retries, 0);
+    checkedNumber("timeout_ms", options.timeout_ms, 1);
+    checkedNumber("check_ms", options.check_ms, 1);
   }
 
   url(route: string, query: Record<string, unknown> = {}): string {
@@ -212,14 +243,18 @@ export class Transport {
     return `${this.base}${route}${text === "" ? "" : `?${text}`}`;
   }
 
-  /** Sends once. Rejects where the answer is a redirect. */
-  async send(method: string, route: string, call: Call, headers: Record<string, string> = {}): Promise<Response> {
+  /**
+   * Returns a function that sends once, and rejects where the answer is a redirect. Throws where the arguments make no
+   * request: that is the caller's fault, and no answer of a server that is away.
+   */
+  prepared(
+    method: string, route: string, call: Call, headers: Record<string, string> = {},
+  ): (signal: AbortSignal | undefined) => Promise<Response> {
     const { key, binding, request } = this.options;
     const isText = typeof call.body === "string" || call.body instanceof Uint8Array;
     const init: Record<string, unknown> = {
       method,
       headers: { ...(key === undefined ? {} : { authorization: `Bearer ${key}` }), ...headers, ...call.headers },
-      signal: call.signal,
       // Workers do not know "error".
       redirect: "manual",
     };
@@ -227,11 +262,14 @@ export class Transport {
     // Without it a call by a binding enters nowhere, and counts in the datacenter LOCAL.
     if (request?.cf !== undefined) init["cf"] = request.cf;
     const url = this.url(route, call.query);
-    const sent = this.options.fetch?.(url, init) ?? binding?.fetch(url, init) ?? fetch(url, init);
-    const answer = (await sent) as Response;
-    const redirect = redirectOf(this.base, answer);
-    if (redirect !== undefined) throw redirect;
-    return answer;
+    return async (signal) => {
+      const made = { ...init, signal };
+      const sent = this.options.fetch?.(url, made) ?? binding?.fetch(url, made) ?? fetch(url, made);
+      const answer = (await sent) as Response;
+      const redirect = redirectOf(this.base, answer);
+      if (redirect !== undefined) throw redirect;
+      return answer;
+    };
   }
 
   /** Sends until it is answered, and resolves to the answer. Rejects with a {@link TallyError}. */
@@ -241,20 +279,22 @@ export class Transport {
 
   /** Sends until it is answered and the answer is read, and resolves to what was read. */
   async read<T>(method: string, route: string, call: Call, reading: (answer: Response) => Promise<T>): Promise<T> {
-    const key = call.idempotencyKey ?? (call.isWrite ? crypto.randomUUID() : undefined);
+    checkedNumber("deadline_ms", call.deadline_ms, 1);
+    const key = idempotencyKeyOf(call.idempotencyKey) ?? (call.isWrite ? crypto.randomUUID() : undefined);
     const headers: Record<string, string> = key === undefined ? {} : { "idempotency-key": key };
     const mayRepeat = key !== undefined || (call.isSafe ?? (method === "GET" && !COUNTING.test(route)));
+    const send = this.prepared(method, route, call, headers);
     const tries = 1 + (call.retries ?? this.options.retries ?? RETRIES);
     const late_ms = performance.now() + (call.deadline_ms ?? Infinity);
     let wait_ms = PAUSE_MS_MIN;
     for (let attempt = 1; ; attempt += 1) {
-      const { value, error } = await this.#attempt(method, route, call, headers, late_ms, reading);
+      const { value, error } = await this.#attempt(send, call, late_ms, reading);
       if (error === undefined) return value as T;
       // What says `overloaded` counted nothing, so anything may be sent again.
       const isUnknown = error.status === 0 || error.status >= 500;
       const mayGoOn =
         (isUnknown && mayRepeat) || error.code === "overloaded" || (error.status === 429 && call.isWrite === true);
-      if (!mayGoOn || error.code === "not-configured" || attempt === tries) throw error;
+      if (!mayGoOn || error.code === "not-configured" || attempt >= tries) throw error;
       const pause_ms = pauseOf(error, wait_ms);
       if (performance.now() + pause_ms >= late_ms) throw error;
       await pause(pause_ms, call.signal);
@@ -264,15 +304,15 @@ export class Transport {
 
   // One try: what was read, or why it was not.
   async #attempt<T>(
-    method: string, route: string, call: Call, headers: Record<string, string>, late_ms: number,
+    send: (signal: AbortSignal | undefined) => Promise<Response>, call: Call, late_ms: number,
     reading: (answer: Response) => Promise<T>,
   ): Promise<{ value?: T; error?: TallyError }> {
     const end = new AbortController();
     const limit_ms = Math.min(this.options.timeout_ms ?? TIMEOUT_MS, Math.max(0, late_ms - performance.now()));
-    const timer = setTimeout(() => end.abort(new Error(`no answer within ${Math.ceil(limit_ms)} ms`)), limit_ms);
+    const timer = setTimeout(() => end.abort(new Error(`no answer within ${Math.ceil(limit_ms)} ms`)), timerMs(limit_ms));
     const signal = call.signal === undefined ? end.signal : AbortSignal.any([call.signal, end.signal]);
     try {
-      const answer = await until(signal, this.send(method, route, { ...call, signal }, headers));
+      const answer = await until(signal, send(signal));
       if (answer.ok || call.answers?.includes(answer.status)) return { value: await until(signal, reading(answer)) };
       return { error: await until(signal, refusal(answer)) };
     } catch (cause) {

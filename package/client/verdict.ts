@@ -16,9 +16,9 @@ export async function verdictOf(policy: string, check: LimitCheck, answer: Respo
     throw new TallyError(answer.status, "not-tally", `${answer.status} without a verdict, so it is not Tally that answers`);
   }
   const copy = answer.clone();
-  const problem = (await answer.json().catch(() => ({}))) as { allowed?: boolean; override?: string };
+  const problem = (await answer.json().catch(() => null)) as { allowed?: boolean; override?: string } | null;
   // An address without a key that asks too often: nothing was judged.
-  if (problem.allowed !== false) throw await refusal(copy);
+  if (problem?.allowed !== false) throw await refusal(copy);
   const number = (header: string, name: string) =>
     Number((answer.headers.get(header) ?? "").match(new RegExp(`;\\s*${name}=(\\d+)`))?.[1] ?? NaN);
   const whole = (value: number, fallback: number) => (Number.isFinite(value) ? value : fallback);

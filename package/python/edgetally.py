@@ -35,6 +35,8 @@ _WATCH_PAUSE_MAX = 30.0
 _SILENCE_MAX = 45.0
 _GZIP_BYTES_MIN = 16_384
 _ID_BYTES_MAX = 512
+# Longer keys are refused. Source: docs/guide/exactness.md.
+_KEY_CHARACTERS_MAX = 255
 # A body of more might be counted in sections, and half of it could not be sent again apart.
 _BODY_EVENTS_MAX = 4_000
 _BODY_BYTES_MAX = 4 * 1024 * 1024
@@ -161,6 +163,23 @@ def _part(name: str, text: Any) -> str:
     return "%6Fverrides" if encoded == "overrides" else encoded
 
 
+def _key_of(key: Any) -> Optional[str]:
+    """Returns the key of a write; None for none."""
+    if key is None:
+        return None
+    if isinstance(key, str) and len(key) <= _KEY_CHARACTERS_MAX and re.fullmatch("[ -~]*[!-~][ -~]*", key) and ", " not in key:
+        return key
+    shown = ascii(key[:300]) if isinstance(key, str) else f"a {type(key).__name__}"
+    detail = f"send 1 to {_KEY_CHARACTERS_MAX} visible ASCII characters, no space after a comma, and another for each write"
+    raise TallyError(400, "invalid-idempotency-key", f"`idempotency_key` is {shown}: {detail}")
+
+
+def _number(name: str, value: Any, least: float) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+        raise ValueError(f"{name} is {value!r}: send a number of at least {least}")
+    return value
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect names another place, which may be anybody's: it gets neither the key nor the write."""
 
@@ -220,19 +239,21 @@ class Tally:
         queue_events: int = 100_000,
         on_error: Optional[Callable[[TallyError], Any]] = None,
     ):
-        if not re.fullmatch(r"https?://[^/?#]+[^?#]*", url):
+        if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#\s]+[^?#\s]*", url):
             raise ValueError(f"url is {url!r}: write it as https://tally.example.com")
         self.url = url.rstrip("/")
+        if key is not None and not isinstance(key, str):
+            raise ValueError(f"key is a {type(key).__name__}: pass a text")
         self._key = key.strip() if key else None
         # The error does not quote the key, because errors go to logs.
         if self._key and not re.fullmatch(r"[\x21-\x7e]+", self._key):
             raise ValueError("key has a space, a line feed or a character that is not ASCII: pass the key alone")
-        self._retries = retries
-        self._timeout = timeout
-        self._check_timeout = check_timeout
-        self._batch_events = min(batch_events, _BODY_EVENTS_MAX)
-        self._flush_timeout = flush_timeout
-        self._queue_events = queue_events
+        self._retries = int(_number("retries", retries, 0))
+        self._timeout = _number("timeout", timeout, 0.001)
+        self._check_timeout = _number("check_timeout", check_timeout, 0.001)
+        self._batch_events = min(_number("batch_events", batch_events, 1), _BODY_EVENTS_MAX)
+        self._flush_timeout = _number("flush_timeout", flush_timeout, 0)
+        self._queue_events = _number("queue_events", queue_events, 0)
         self._on_error = on_error
         # Stored policies that are closed, as answers said: no more than the server stores.
         self._closed: set[str] = set()
@@ -279,7 +300,7 @@ class Tally:
         return urllib.request.Request(url, data=data, method=method, headers=headers)
 
     def _answer(self, method, path, query, body, idempotency_key, is_write, answers, retries=None, deadline=None):
-        key = idempotency_key or (str(uuid.uuid4()) if is_write else None)
+        key = _key_of(idempotency_key) or (str(uuid.uuid4()) if is_write else None)
         request = self._request(method, path, query, body, {"idempotency-key": key} if key else {})
         # Some calls by GET count at each request.
         may_repeat = key is not None or (method == "GET" and not path.startswith(("/hit/", "/pixel/")))
@@ -310,10 +331,7 @@ class Tally:
                 return answer.status, answer.headers, _read(answer, until)
         except urllib.error.HTTPError as refused:
             with refused:
-                try:
-                    content = _read(refused, until)
-                except (OSError, http.client.HTTPException):
-                    content = b""
+                content = _read_refusal(refused, until)
                 if refused.code in answers:
                     return refused.code, refused.headers, content
                 return _refusal(self.url, refused.code, refused.headers, content)
@@ -460,10 +478,7 @@ class Tally:
     def _tell(self, error: TallyError) -> bool:
         """Whether there is somebody to tell. Their function must not harm what is sent."""
         if self._on_error is not None:
-            try:
-                self._on_error(error)
-            except Exception:
-                logging.getLogger("tally").exception("on_error failed")
+            _guarded(self._on_error, error)
         return self._on_error is not None
 
     def _refuse(self, rejected: list[dict]) -> None:
@@ -502,8 +517,9 @@ class Tally:
             if not waiting or error is None:
                 return []
             if error._report is None:
-                # More than a budget ever has at once: nothing was counted.
-                if error.code == "cost-exceeds-limit" and len(waiting) > 1:
+                # More than a budget ever has at once, or than a proxy lets through: nothing was counted.
+                is_too_much = error.code == "cost-exceeds-limit" or (error.status == 413 and not body.was_unknown)
+                if is_too_much and len(waiting) > 1:
                     middle = (len(waiting) + 1) // 2
                     return [_Body(waiting[:middle]), _Body(waiting[middle:])]
                 if error._is_final:
@@ -526,7 +542,7 @@ class Tally:
         try:
             deadline = max(0.001, late - time.monotonic())
             answer = self._answer("POST", "/events", None, text, body.key, True, (), retries=0, deadline=deadline)
-            report = _json(answer[0], answer[2])
+            report = _report_of(answer)
         except TallyError as error:
             failure, report = error, error._report
         if report is not None:
@@ -573,7 +589,7 @@ class Tally:
     def events(self, events: Iterable[Union[dict, Mapping[str, Any]]], *, idempotency_key: Optional[str] = None) -> dict:
         """Counts many events in one body. Raises where none was counted: the error's problem has the report."""
         body = "\n".join(json.dumps(event) for event in events)
-        return self._write("POST", "/events", body, idempotency_key)
+        return _report_of(self._answer("POST", "/events", None, body, idempotency_key, True, ()))
 
     # Limits.
 
@@ -673,7 +689,7 @@ class Tally:
         fields = {"amount": amount, "ttl_seconds": ttl_seconds, "on_expiry": on_expiry}
         body = {name: value for name, value in fields.items() if value is not None}
         path = f"/limits/{_part('policy', policy)}/{_part('key', key)}/holds"
-        return self._verdict(policy, {}, self._answer("POST", path, None, body, idempotency_key or str(uuid.uuid4()), False, (429,)))
+        return self._verdict(policy, {}, self._answer("POST", path, None, body, str(uuid.uuid4()) if idempotency_key is None else idempotency_key, False, (429,)))
 
     def settle(self, policy: str, key: str, hold: str, amount: Optional[int] = None, *, idempotency_key: Optional[str] = None) -> dict:
         """Settles a hold by what was used, all of it where amount is left out. The rest comes back."""
@@ -722,14 +738,15 @@ class Tally:
                 error = TallyError(0, "no-answer", f"{self.url} has ended the stream")
             except urllib.error.HTTPError as refused:
                 with refused:
-                    error = _refusal(self.url, refused.code, refused.headers, refused.read())
+                    content = _read_refusal(refused, time.monotonic() + self._timeout)
+                    error = _refusal(self.url, refused.code, refused.headers, content)
             except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException) as lost:
                 error = TallyError(0, "no-answer", f"{self.url} does not answer: {getattr(lost, 'reason', lost)}")
             if error._is_final:
                 raise error
             if on_error is not None:
-                on_error(error)
-            time.sleep(max(error.retry_after or 0, pause))
+                _guarded(on_error, error)
+            time.sleep(min(_WATCH_PAUSE_MAX, max(error.retry_after or 0, pause)))
             pause = min(_WATCH_PAUSE_MAX, 2 * pause)
 
 
@@ -764,6 +781,22 @@ def _read(answer: Any, until: float) -> bytes:
     return b"".join(pieces)
 
 
+def _read_refusal(refused: Any, until: float) -> bytes:
+    """What a refusal says, as far as it arrives."""
+    try:
+        return _read(refused, until)
+    except (OSError, ValueError, http.client.HTTPException):
+        return b""
+
+
+def _guarded(call: Callable[[TallyError], Any], error: TallyError) -> None:
+    """Calls a function of the caller's. What it raises must not harm what Tally does."""
+    try:
+        call(error)
+    except Exception:
+        logging.getLogger("tally").exception("on_error failed")
+
+
 def _pause(error: TallyError, pause: float) -> float:
     return min(_PAUSE_MAX, max(error.retry_after or 0, pause * (0.5 + random.random())))
 
@@ -793,6 +826,15 @@ def _json(status: int, content: bytes) -> Any:
         raise TallyError(status, "not-tally", f"{status} without JSON, so it is not Tally that answers: {shown}") from None
 
 
+def _report_of(answer: tuple) -> dict:
+    status, _, content = answer
+    report = _json(status, content)
+    # Another program that answers has counted nothing.
+    if not isinstance(report, dict) or isinstance(report.get("accepted"), bool) or not isinstance(report.get("accepted"), int):
+        raise TallyError(status, "not-tally", f"{status} without a report, so it is not Tally that answers")
+    return report
+
+
 def _object(content: bytes) -> dict:
     try:
         said = json.loads(content)
@@ -808,7 +850,7 @@ def _fields(header: str) -> dict:
 
 def _retry_after(headers: Any) -> Optional[float]:
     text = headers.get("retry-after", "")
-    return float(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+    return float(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def _refusal(url: str, status: int, headers: Any, content: bytes) -> TallyError:

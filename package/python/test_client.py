@@ -49,7 +49,8 @@ class Answering:
                 elif answer != "lost":
                     content = answer.get("text", json.dumps(answer.get("body"))).encode()
                     self.send_response(answer["status"])
-                    for name, value in {**answer.get("headers", {}), "content-length": str(len(content))}.items():
+                    size = len(content) + (10 if answer.get("cut") else 0)
+                    for name, value in {**answer.get("headers", {}), "content-length": str(size)}.items():
                         self.send_header(name, other if value == "<other>" else value)
                     self.end_headers()
                     self.wfile.write(content)
@@ -119,6 +120,31 @@ class Dialogues(unittest.TestCase):
         for url in ("file:///etc/passwd", "ftp://example.com", "example.com", "https://", "https://a?b", "https://a#b"):
             with self.assertRaises(ValueError):
                 Tally(url)
+
+    def test_an_idempotency_key_that_is_none_is_refused_by_its_name(self):
+        with Answering([{"status": 200, "body": {"accepted": 1}}]) as server:
+            tally = Tally(server.url)
+            for bad in map(text_of, DIALOGUES["idempotency_keys"]["bad"]):
+                for call in (lambda: tally.increment("a", idempotency_key=bad), lambda: tally.events([], idempotency_key=bad), lambda: tally.reserve("p", "k", idempotency_key=bad)):
+                    with self.subTest(bad=bad), self.assertRaises(TallyError) as refused:
+                        call()
+                    self.assertEqual((refused.exception.code, str(refused.exception)[:18]), ("invalid-idempotency-key", "`idempotency_key` "))
+            self.assertEqual(server.asked, [])
+            for good in map(text_of, DIALOGUES["idempotency_keys"]["good"]):
+                tally.increment("a", idempotency_key=good)
+                self.assertEqual(server.asked[-1][1]["idempotency-key"], good)
+
+    def test_an_option_that_is_none_is_refused_by_its_name(self):
+        url = "http://127.0.0.1:1"
+        for name in ("retries", "timeout", "check_timeout", "batch_events", "flush_timeout", "queue_events"):
+            for value in (float("nan"), -1, "5", True, {}, None):
+                with self.subTest(name=name, value=value), self.assertRaisesRegex(ValueError, f"^{name} is "):
+                    Tally(url, **{name: value})
+        for url in (None, 7, b"http://127.0.0.1", "", "/tally", "http://a b", "localhost:8787"):
+            with self.subTest(url=url), self.assertRaisesRegex(ValueError, "^url is "):
+                Tally(url)
+        with self.assertRaisesRegex(ValueError, "^key is "):
+            Tally("http://127.0.0.1:1", 7)
 
     def test_calls(self):
         for case in DIALOGUES["calls"]:
@@ -230,6 +256,28 @@ class Dialogues(unittest.TestCase):
             self.assertEqual([one["id"] for one in Tally(server.url).counters("x/")], ["a", "d"])
             queries = [urllib.parse.parse_qs(urllib.parse.urlsplit(path).query) for path, _, _ in server.asked]
             self.assertEqual(queries, [{"prefix": ["x/"], **cursor} for cursor in ({}, {"cursor": ["a&b"]}, {"cursor": ["c"]})])
+
+    def test_watch_raises_nothing_raw_and_a_function_of_the_callers_does_not_end_it(self):
+        cut = {"status": 503, "headers": {"retry-after": "0"}, "cut": True, "body": {}}
+        update = {"status": 200, "text": 'data: {"type":"update","counters":{"a":{"value":3}}}\n\n'}
+        texts = ["data: null\n\n", "data: 7\n\n", 'data: {"type":"update","counters":null}\n\n', 'data: {"type":"update","counters":[1]}\n\n', "data: \ud83c\n\n"]
+        broken = [{"status": 200, "text": text.encode(errors="replace").decode()} for text in texts]
+        self.addCleanup(setattr, client, "_WATCH_PAUSE_MIN", client._WATCH_PAUSE_MIN)
+        self.addCleanup(setattr, client, "_WATCH_PAUSE_MAX", client._WATCH_PAUSE_MAX)
+        client._WATCH_PAUSE_MIN = client._WATCH_PAUSE_MAX = 0.001
+        # Nobody waits for so long.
+        late = {"status": 503, "headers": {"retry-after": "999999999"}, "body": {}}
+
+        def theirs(error):
+            told.append(error.status)
+            raise RuntimeError("theirs")
+
+        logging.getLogger("tally").disabled = True
+        told = []
+        with Answering([cut, *broken, late, update]) as server:
+            self.assertEqual(next(Tally(server.url).watch("a", on_error=theirs)), {"a": {"value": 3}})
+            self.assertEqual((told[0], told[-1], len(told)), (503, 503, 7))
+        logging.getLogger("tally").disabled = False
 
     def test_watch_follows_no_redirect_and_is_opened_again_after_what_passes(self):
         redirect = {"status": 307, "headers": {"location": "<other>"}, "body": {}}

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
 import { TALLY, run } from "./server.mjs";
 
-const { ids, calls, away, flush } = JSON.parse(
+const { ids, idempotency_keys: keysOf, calls, away, flush } = JSON.parse(
   readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
 );
 const textOf = (value) => (Array.isArray(value?.repeat) ? value.repeat[0].repeat(value.repeat[1]) : value);
@@ -71,6 +71,77 @@ test("an id that is not valid is refused by the name of its argument, before any
   for (const good of ids.good) {
     await tally.get(good);
     assert.equal(decodeURIComponent(server.asked.at(-1).url.slice("/counters/".length)), good);
+  }
+  server.end();
+});
+
+test("an idempotency key that is none is refused by its name, before anything is sent", async () => {
+  const server = await answering([{ status: 200, body: {} }]);
+  const tally = new Tally({ url: server.url });
+  for (const bad of keysOf.bad.map(textOf)) {
+    const refusal = { code: "invalid-idempotency-key", message: /^`idempotencyKey` / };
+    await assert.rejects(tally.increment("a", 1, { idempotencyKey: bad }), refusal, JSON.stringify(bad));
+    await assert.rejects(tally.events([{ id: "a" }], { idempotencyKey: bad }), refusal);
+  }
+  assert.equal(server.asked.length, 0);
+  for (const good of keysOf.good.map(textOf)) {
+    await tally.increment("a", 1, { idempotencyKey: good });
+    assert.equal(server.asked.at(-1).headers["idempotency-key"], good);
+  }
+  await tally.increment("a", 1, { idempotencyKey: null });
+  assert.match(server.asked.at(-1).headers["idempotency-key"], /^[\da-f-]{36}$/);
+  server.end();
+});
+
+test("what makes no request is the caller's fault: it is no server that is away, and is not tried again", async () => {
+  const server = await answering([{ status: 200, body: { allowed: true } }]);
+  const tally = new Tally({ url: server.url });
+  const circle = {};
+  circle.circle = circle;
+  for (const body of [{ cost: 5n }, { circle }, { toJSON: () => assert.fail("theirs") }]) {
+    for (const asked of [tally.limit("p", "k", body), tally.reserve("p", "k", body), tally.increment("a", body), tally.events([body])]) {
+      await assert.rejects(asked, (error) => !(error instanceof TallyError));
+    }
+  }
+  for (const deadline_ms of [NaN, 0, -1, "1000", 5n]) {
+    await assert.rejects(tally.limit("p", "k", {}, undefined, deadline_ms), { name: "RangeError", message: /^`deadline_ms` is / });
+  }
+  assert.equal(server.asked.length, 0);
+  server.end();
+});
+
+test("an option that is none is refused by its name, and a long time is one", async () => {
+  const url = "http://127.0.0.1:1";
+  const bad = [NaN, -1, "5", true, {}, 5n];
+  for (const name of ["retries", "timeout_ms", "check_ms"]) {
+    for (const value of bad) assert.throws(() => new Tally({ url, [name]: value }), { name: "RangeError", message: new RegExp(`^\`${name}\` is `) });
+  }
+  for (const name of ["events_max", "wait_ms", "flush_ms", "queue_max"]) {
+    for (const value of bad) assert.throws(() => new Tally({ url, batch: { [name]: value } }), { name: "RangeError", message: new RegExp(`^\`${name}\` is `) });
+  }
+  for (const wrong of ["tally.example.com", "ftp://example.com", "https://", "", "/tally", 7, {}, null, "https://a?b", "https://a#b", "localhost:8787"]) {
+    assert.throws(() => new Tally({ url: wrong }), { name: "TypeError", message: /`url`/ }, String(wrong));
+  }
+  assert.throws(() => new Tally(), { name: "TypeError", message: /`url`/ });
+  const server = await answering([{ status: 200, body: { value: 7 } }]);
+  for (const ms of [Infinity, 2 ** 40, null, undefined]) {
+    const tally = new Tally({ url: `${server.url}//`, timeout_ms: ms, batch: { wait_ms: ms }, retries: 0 });
+    assert.deepEqual(await tally.get("a"), { value: 7 });
+  }
+  assert.equal(server.asked.length, 4);
+  server.end();
+  await assert.rejects(new Tally({ url, retries: 0.5 }).get("a"), { code: "no-answer" });
+});
+
+test("an amount is an amount, by any call, and what is none is never 1", async () => {
+  const server = await answering([{ status: 200, body: { accepted: 1 } }]);
+  const tally = new Tally({ url: server.url, key: "k" });
+  for (const [amount, sent] of [[5, 5], [5n, "5"], ["5", "5"], [NaN, null], [null, null], [true, true], [undefined, undefined], [{ delta: 5 }, 5]]) {
+    await tally.increment("a", amount);
+    await tally.decrement("a", amount);
+    tally.count("a", amount);
+    await tally.flush();
+    for (const { body } of server.asked.splice(0)) assert.equal(JSON.parse(body).delta, sent, String(amount));
   }
   server.end();
 });
@@ -181,6 +252,34 @@ test("a function of the caller's that throws harms nothing", async (context) => 
   tally.count(undefined);
   await tally.flush();
   assert.equal(server.asked.length, 1);
+  server.end();
+});
+
+test("a function of the caller's that fails later harms nothing either", async (context) => {
+  const logged = context.mock.method(console, "error", () => {});
+  const update = { status: 200, text: 'data: {"type":"update","counters":{"a":{"value":3}}}\n\n' };
+  const later = async () => {
+    throw new Error("theirs");
+  };
+  const server = await answering([...flush.find(({ refused }) => refused).answers, update]);
+  const tally = new Tally({ url: server.url, key: "k", batch: { onError: later } });
+  for (const id of ["a", "b", "c"]) tally.count(id);
+  await tally.flush();
+  // One stream may go on whatever its callbacks do, and reports what they threw.
+  for (const fails of [later, () => assert.fail("theirs")]) {
+    const seen = [];
+    await new Promise((done) => {
+      const stop = tally.watch("a", fails, (error) => {
+        seen.push(error.message);
+        if (seen.length === 2) done(stop());
+        throw error;
+      });
+    });
+    assert.deepEqual(seen.sort(), [`${server.url} has ended the stream`, "theirs"]);
+  }
+  tally.watch("..", () => {}, later);
+  await new Promise((done) => setImmediate(done));
+  assert.ok(logged.mock.callCount() > 0);
   server.end();
 });
 

@@ -128,11 +128,52 @@ for (const framework of Object.keys(FRAMEWORKS)) {
     assert.deepEqual(own.keys, ["2001:db8:1::"]);
   });
 
+  test(`${framework}: options that are none harm nothing, and the operator reads which`, async (context) => {
+    const logged = context.mock.method(console, "error", () => {});
+    for (const options of [
+      { policy: undefined }, { policy: null }, { policy: 7 }, { policy: "" }, { policy: ".." }, { policy: {} },
+      { policy: Symbol("p") }, { policy: "a\n" }, { policy: "a\ud800" }, { policy: "x".repeat(513) },
+      { deadline_ms: NaN }, { deadline_ms: "1000" }, { deadline_ms: 0 }, { deadline_ms: -1 }, { cost: 5n },
+      { check: { limit: 5n } }, { hold: { amount: 5n } },
+    ]) {
+      const found = await through(framework, allowed, options);
+      assert.deepEqual([found.status, found.code, found.keys, found.log.length], [500, "limiter-misconfigured", [], 1], found.log[0]);
+    }
+    for (const [tally, options] of [[clientOf(allowed).tally, undefined], [clientOf(allowed).tally, null], [undefined, { policy: "p" }]]) {
+      const response = await FRAMEWORKS[framework](tally, options, { address: "203.0.113.9" });
+      assert.equal(response.status, 500);
+    }
+    assert.ok(logged.mock.callCount() >= 1);
+  });
+
+  test(`${framework}: whatever answers instead of Tally is what it is, and no number of it reaches a header`, async () => {
+    const page = (status) => () => new Response("<html>", { status, headers: { "content-type": "text/html" } });
+    const says = (status, text) => () => new Response(text, { status });
+    for (const [answer, status, code] of [
+      [page(502), 200], [page(504), 200], [page(599), 200], [page(408), 200], [page(429), 503, "limiter-budget"],
+      [page(404), 500, "limiter-misconfigured"], [page(401), 500, "limiter-misconfigured"],
+      [says(200, "null"), 500, "limiter-misconfigured"], [says(200, "[]"), 500, "limiter-misconfigured"],
+      [says(200, '{"allowed":1}'), 500, "limiter-misconfigured"], [says(200, ""), 500, "limiter-misconfigured"],
+      [says(429, "null"), 503, "limiter-budget"], [says(429, "{"), 503, "limiter-budget"], [says(500, "null"), 200],
+      [says(200, '{"allowed":false,"retry_after_ms":"soon"}'), 429, "quota-exceeded"],
+      [says(200, '{"allowed":true,"remaining":"5\\nx: y"}'), 200], [() => undefined, 200], [() => ({}), 200],
+    ]) {
+      const found = await through(framework, answer);
+      assert.deepEqual([found.status, found.code], [status, code], found.log[0] ?? found.text);
+      const after = found.headers.get("retry-after");
+      assert.ok(after === null || Number(after) >= 1, after);
+    }
+  });
+
   test(`${framework}: a log that fails, or is called too often, harms nothing`, async () => {
     const fails = () => {
       throw new Error("no log");
     };
+    const later = async () => {
+      throw new Error("no log");
+    };
     assert.equal((await through(framework, lost, { log: fails })).status, 200);
+    assert.equal((await through(framework, lost, { log: later })).status, 200);
     const log = [];
     const options = { policy: "api", log: (line) => log.push(line) };
     for (let count = 0; count < 3; count += 1) {
@@ -196,5 +237,40 @@ test("a key that no header can carry is an error at once, which does not quote i
     const fetch = async (_, init) => (({ headers } = init), json(200, {})());
     await new Tally({ url, key, fetch }).request("GET", "/healthz");
     assert.equal(headers.authorization, sent, JSON.stringify(key));
+  }
+});
+
+// A client whose holds are granted, and what was released.
+function holding() {
+  const released = [];
+  const fetch = async (url, { method }) => {
+    if (method === "DELETE") released.push(new URL(url).pathname.split("/").at(-1));
+    return json(200, { allowed: true, remaining: 1, hold: { id: "held" } })();
+  };
+  return { released, tally: new Tally({ url: "https://tally.example.com", fetch }) };
+}
+
+test("Hono: a hold ends with the answer to HEAD, and where the client hangs up before there is an answer", async () => {
+  const { released, tally } = holding();
+  const app = new Hono().use(honoLimit(tally, { policy: "p", hold: {}, key: () => "k" }));
+  app.get("/", (c) => c.text("hello"));
+  const head = await app.request("/", { method: "HEAD" });
+  assert.deepEqual([head.status, released], [200, ["held"]]);
+  assert.deepEqual([await (await app.request("/")).text(), released.length], ["hello", 2]);
+
+  // A server that has lost its client neither reads the body nor cancels it.
+  for (const isLate of [false, true]) {
+    const hangsUp = new AbortController();
+    const [entered, answered] = [Promise.withResolvers(), Promise.withResolvers()];
+    const slow = new Hono().use(honoLimit(tally, { policy: "p", hold: {}, key: () => "k" }));
+    slow.get("/", async (c) => (entered.resolve(), await answered.promise, c.body(new ReadableStream({}))));
+    const before = released.length;
+    const asked = slow.request("/", { signal: hangsUp.signal });
+    await entered.promise;
+    if (!isLate) hangsUp.abort();
+    answered.resolve();
+    await asked;
+    if (isLate) hangsUp.abort();
+    assert.equal(released.length, before + 1);
   }
 });
