@@ -5,9 +5,9 @@ import { gzipSync } from "node:zlib";
 import { openPage } from "../tests/e2e/page.mjs";
 import { SCRIPT, servedFiles, shortScript } from "./dashboard.mjs";
 
-const GZIP_BYTES_MAX = 2_450;
+const GZIP_BYTES_MAX = 2_750;
 
-test("tally.js has at most 2.45 KB gzipped", () => {
+test("tally.js has at most 2.75 KB gzipped", () => {
   const bytes = gzipSync(servedFiles().get("tally.js"), { level: 9 }).length;
   assert.ok(bytes <= GZIP_BYTES_MAX, `${bytes} of ${GZIP_BYTES_MAX} bytes`);
 });

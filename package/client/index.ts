@@ -56,7 +56,8 @@ const CHECK_MS = 1_000;
 function bodyOf<T extends object>(change: T | number | undefined): T {
   if (typeof change === "object" && change !== null) return { ...change };
   if (change === undefined) return {} as T;
-  return { delta: typeof change === "bigint" ? String(change) : change } as unknown as T;
+  const amount = ["number", "string", "bigint"].includes(typeof change) ? change : null;
+  return { delta: typeof amount === "bigint" ? String(amount) : amount } as unknown as T;
 }
 
 export class Tally {

@@ -136,7 +136,7 @@ test("an option that is none is refused by its name, and a long time is one", as
 test("an amount is an amount, by any call, and what is none is never 1", async () => {
   const server = await answering([{ status: 200, body: { accepted: 1 } }]);
   const tally = new Tally({ url: server.url, key: "k" });
-  for (const [amount, sent] of [[5, 5], [5n, "5"], ["5", "5"], [NaN, null], [null, null], [true, true], [undefined, undefined], [{ delta: 5 }, 5]]) {
+  for (const [amount, sent] of [[5, 5], [5n, "5"], ["5", "5"], [NaN, null], [null, null], [true, null], [() => 5, null], [Symbol("5"), null], [undefined, undefined], [{ delta: 5 }, 5]]) {
     await tally.increment("a", amount);
     await tally.decrement("a", amount);
     tally.count("a", amount);

@@ -176,19 +176,24 @@ const CHANGED = {
     numbers: true,
     warnings: 0,
   },
+  "to-json": { before: "Object.prototype.toJSON = Array.prototype.toJSON = () => 'theirs'", numbers: true, warnings: 0 },
+  "no-timing": { before: "Object.defineProperty(window, 'performance', { value: { now: () => 0 } })", numbers: true },
+  "odd-intl": { before: "Intl.NumberFormat = function () { return {} }", numbers: true },
+  "intl-throws": { before: "Intl.NumberFormat = function () { return { format() { throw new Error('no') } } }", numbers: true },
   "own-url": { before: "window.URLSearchParams = class { constructor() { throw new Error('no') } }", numbers: true },
 };
 
 test("a page that changed its browser is neither broken nor silent", async () => {
   for (const [name, { before, counts = true, numbers, routes = true, warnings = 1 }] of Object.entries(CHANGED)) {
     const path = `/changed/${name}`;
-    const attributes = name === "own-url" ? 'data-by="page,utm_source"' : "";
+    const attributes = { "own-url": 'data-by="page,utm_source"', "to-json": 'data-by="page" data-unique="auto"' }[name] ?? "";
     files[path] = html('<b data-tally="kept">–</b>', { head: script(attributes) });
     const page = await visit(path, { before });
     if (numbers) await shows(page, "b", "1,234");
     expect(await route(page, `${path}/2`), name).toEqual([undefined]);
     if (counts) await counted(path, 1);
     if (counts && routes) await counted(`${path}/2`, 1);
+    if (name === "to-json") expect(JSON.parse(page.sent[0].body)).toEqual({ unique: "auto", by: { page: path } });
     if (warnings > 0) await warned(page, 1);
     expect(page.thrown, name).toEqual([]);
     if (warnings === 0) expect(page.warnings, name).toEqual([]);
@@ -223,8 +228,134 @@ test("what the site's own pushState returns and throws stays as it is, and what 
   await counted("/routed/3", 1);
 });
 
+test("what a page replaces later reaches no router of the site", async () => {
+  const throws = "() => { throw new Error('theirs') }";
+  const later = [
+    "delete window.Reflect", `Reflect.apply = ${throws}`, "window.Promise = undefined", `Promise.prototype.then = ${throws}`,
+    `Object.defineProperty(Promise.prototype, "constructor", { get: ${throws} })`, `Array.prototype.includes = ${throws}`,
+    `Object.defineProperty(window, "fetch", { get: ${throws} })`, "window.fetch = undefined; console.warn = undefined",
+    `JSON.stringify = ${throws}`, `RegExp.prototype.test = RegExp.prototype.exec = ${throws}`, `document.querySelectorAll = ${throws}`,
+    `Function.prototype.apply = Function.prototype.call = ${throws}`, "window.EventSource = window.Intl = window.URL = undefined",
+    "delete Array.prototype[Symbol.iterator]",
+  ];
+  browser.allow(/\/late/);
+  for (const [index, change] of later.entries()) {
+    const path = `/late/${index}`;
+    files[path] = html('<b data-tally="kept">–</b>', { head: script('data-by="page"') });
+    const page = await visit(path);
+    await counted(path, 1);
+    const routed = await page.evaluate(([text, to]) => {
+      const { pushState } = history;
+      const apply = Function.prototype.call.bind(Function.prototype.apply);
+      document.head.append(Object.assign(document.createElement("script"), { text }));
+      try {
+        return apply(pushState, history, [{}, "", to]) === undefined && location.pathname;
+      } catch (error) {
+        return `${error}`;
+      }
+    }, [change, `${path}/2`]);
+    expect([routed, page.thrown], change).toEqual([`${path}/2`, []]);
+  }
+});
+
+test("elements of other namespaces, and documents that are made anew, show numbers", async () => {
+  await add("good", 5);
+  const foreign = (name) => `<script>(() => { const it = document.createElementNS("urn:x", "${name}"); it.setAttribute("data-tally", "good"); document.head.append(it) })()</script>`;
+  files["/foreign"] = html('<b data-tally="kept">–</b><form data-tally="good"><input name="dataset"><input name="getAttribute"></form>', {
+    first: foreign("script") + foreign("b"), head: `<script type="module">import "${tally}/tally.js"</script>`,
+  });
+  const page = await visit("/foreign");
+  await shows(page, "main b", "1,234");
+  await counted("/foreign", 1);
+  await page.evaluate(() => {
+    const root = document.createElement("html");
+    root.innerHTML = '<body><b data-tally="good">–</b></body>';
+    document.replaceChild(root, document.documentElement);
+  });
+  await shows(page, "b", "5");
+  await page.evaluate((at) => {
+    document.open();
+    document.write(`<!doctype html><script src="${at}/tally.js"></` + 'script><b data-tally="kept">–</b>');
+    document.close();
+  }, tally);
+  await shows(page, "b", "1,234");
+  expect([page.thrown, page.warnings, page.sent.length]).toEqual([[], [], 1]);
+});
+
+test("names that every object has are no dimensions, and the others are said", async () => {
+  files["/named"] = html("", { head: script('data-by="page __proto__ constructor extra toString"') });
+  const page = await visit("/named", { before: "Object.prototype.extra = 1" });
+  await counted("/named", 1);
+  expect(JSON.parse(page.sent[0].body)).toEqual({ by: { page: "/named" } });
+  expect([page.thrown, page.warnings.length]).toEqual([[], 1]);
+  expect(page.warnings[0]).toMatch(/data-by has no __proto__, constructor, extra, toString: it knows page/);
+});
+
+test("values of attributes that do nothing are named", async () => {
+  for (const [index, attribute] of ['data-count="false"', 'data-count="OFF"', 'data-routes="no"', 'data-respect="gcp"', 'data-respect="dnt,gps"'].entries()) {
+    files[`/odd/${index}`] = html("", { head: script(attribute) });
+    const page = await visit(`/odd/${index}`);
+    await counted(`/odd/${index}`, 1);
+    const [name, value] = attribute.split(/="|"/);
+    expect([page.thrown, page.warnings], attribute).toEqual([[], [`tally.js: ${name} has no ${value} Read Tally's guide of page views.`]]);
+  }
+  files["/even"] = html("", { head: script('data-count="" data-routes="" data-respect="DNT, gpc"') });
+  const page = await visit("/even");
+  await counted("/even", 1);
+  expect(page.warnings).toEqual([]);
+});
+
+test("a script that counts nothing keeps none of another from counting, and one that counts counts once", async () => {
+  files["/quiet"] = html('<b data-tally="kept">–</b>', { head: script('data-count="off"') + script() + script() });
+  const page = await visit("/quiet");
+  await counted("/quiet", 1);
+  await shows(page, "b", "1,234");
+  expect([page.warnings, page.sent.length]).toEqual([[], 1]);
+});
+
+test("a route back to the path of the last view is a view, if another path was shown between them", async () => {
+  files["/login"] = html("", { head: script() });
+  const page = await visit("/login");
+  await counted("/login", 1);
+  await page.evaluate(() => history.replaceState({}, "", "/home"));
+  expect(await route(page, "/login")).toEqual([undefined]);
+  await counted("/login", 2);
+  expect(await route(page, "/login?again")).toEqual([undefined]);
+  expect(await route(page, "/end")).toEqual([undefined]);
+  await counted("/end", 1);
+  expect(page.sent.map(({ id }) => id)).toEqual(["/login", "/login", "/end"]);
+});
+
+test("a script of the site whose name ends like Tally's is not taken for it", async () => {
+  files["/js/digitally.js"] = { type: "text/javascript", body: "" };
+  files["/digital"] = html(`<script src="/js/digitally.js"></script><script type="module">import "${tally}/tally.js"</script>`);
+  const page = await visit("/digital", { before: "Error.prepareStackTrace = (_, calls) => calls" });
+  await counted("/digital", 1);
+  expect([page.thrown, page.warnings]).toEqual([[], []]);
+});
+
+test("more counters than a stream has go in several, and no page asks for each of them", async () => {
+  const names = (count) => Array.from({ length: count }, (_, index) => `<i data-tally="none/${index}">–</i>`).join("");
+  files["/list"] = html(`${names(199)}<b data-tally="kept">–</b>`, { head: script() });
+  files["/long"] = html(`${'<b data-tally="kept">–</b>'.repeat(10_000)}${names(450)}`, { head: script() });
+  for (const [path, streams, warnings] of [["/list", 2, 0], ["/long", 4, 1]]) {
+    const asked = [];
+    const page = await visit(path, { before: "" });
+    page.on("request", (request) => asked.push(request.url()));
+    await page.reload();
+    await shows(page, "b", "1,234");
+    await until(() => asked.filter((url) => url.includes("/live?")).length === streams, `${streams} streams`);
+    expect(asked.filter((url) => /\/counters\/[^/]*$/.test(url))).toEqual([]);
+    for (const url of asked.filter((one) => one.includes("/live?"))) expect(new URL(url).searchParams.getAll("id").length).toBeLessThanOrEqual(100);
+    await until(() => page.warnings.length >= warnings, "the warnings");
+    expect(new Set(page.warnings).size).toBe(warnings);
+    const filled = await page.evaluate(() => [...document.querySelectorAll("b")].every((it) => it.textContent === "1,234"));
+    expect([page.thrown, filled]).toEqual([[], true]);
+  }
+});
+
 test("elements that hide what a document has by their names change nothing", async () => {
-  const names = ["currentScript", "referrer", "prerendering", "hidden", "documentElement", "cookie", "tallyScripts"];
+  const names = ["readyState", "addEventListener", "currentScript", "referrer", "prerendering", "hidden", "documentElement", "cookie", "tallyScripts"];
   for (const name of names) {
     const path = `/clobbered/${name}`;
     files[path] = html('<b data-tally="kept">–</b>', {
@@ -233,6 +364,8 @@ test("elements that hide what a document has by their names change nothing", asy
     const page = await visit(path);
     await counted(path, 1);
     await shows(page, "b", "1,234");
+    await page.evaluate(() => document.querySelector("main").insertAdjacentHTML("beforeend", '<i data-tally="kept">–</i>'));
+    await shows(page, "i", "1,234");
     expect([page.thrown, page.warnings], name).toEqual([[], []]);
   }
 });

@@ -31,10 +31,18 @@ export function openPage(html, { url, source, fetch, referrer = "" }) {
     setTimeout: () => 0,
     clearTimeout: () => {},
     navigator: {},
+    performance: { getEntriesByType: () => [] },
     location,
     history: { pushState() {} },
     console: { warn: (...texts) => warnings.push(texts.join(" ")) },
-    addEventListener() {},
+    EventTarget: class {
+      addEventListener() {}
+    },
+    Element: class {
+      getAttribute() {
+        return this.dataset.tally;
+      }
+    },
     MutationObserver: class {
       observe() {}
     },
@@ -51,7 +59,6 @@ export function openPage(html, { url, source, fetch, referrer = "" }) {
       readyState: "complete",
       documentElement: { lang: "en" },
       querySelectorAll: () => elements,
-      addEventListener() {},
     },
     fetch: (target, options) => fetch(new URL(target), { ...options, origin: location.origin }),
   };

@@ -7,6 +7,12 @@
 // listeners exist before the first view. Each fault is one warning that says what to do.
 (() => {
   const warned = [];
+  // Of a stream, and of a page: browsers open few connections to one place.
+  const STREAM_MAX = 100;
+  const COUNTERS_MAX = 400;
+
+  // Nothing that the page adds to all objects, such as `toJSON`, is a part of it.
+  const bare = (object) => Object.setPrototypeOf(object, null);
 
   function warn(fault, what = "Read Tally's guide of page views.") {
     try {
@@ -26,24 +32,31 @@
       warn(error);
     }
   };
-  const on = (target, name, entry) => guard(() => target.addEventListener(name, guard(entry)))();
+  const on = (target, name, entry) =>
+    guard(() => apply(EventTarget.prototype.addEventListener, target, [name, guard(entry)]))();
 
-  let id, prefix, unique, by, routes, api, shows, counts, isArrival;
+  let id, prefix, unique, by, routes, api, shows, counts, apply, get;
+  let isArrival = true;
   let path;
+
+  // An image of that name hides the property of the document, but not that of its prototype.
+  const ofDocument = (name) => get(window.Document?.prototype || document, name, document);
+  const all = (selector) => [...apply(ofDocument("querySelectorAll"), document, [selector])];
 
   // Reads the script's own tag. Leaves `api` undefined where that does not say where Tally is.
   function configure() {
-    // An image of that name hides the property of the document, but not that of its prototype.
-    let script = Reflect.get(window.Document?.prototype || document, "currentScript", document);
+    // The page may replace it later.
+    ({ apply, get } = Reflect);
+    let script = ofDocument("currentScript");
     // A module has no current script, and neither has what a tag manager evaluates.
     if (!script?.src && !script?.dataset.origin) {
-      const all = [...document.querySelectorAll("script")];
-      script = all.find(({ src }) => /tally\.js/.test(src)) || all.find(({ dataset }) => dataset.origin);
+      const tags = all("script");
+      script = tags.find(({ src }) => /\/tally\.js/.test(src)) || tags.find(({ dataset }) => dataset?.origin);
     }
     let respect, count, origin;
     ({ id, prefix = "", unique, by = "", respect = "", routes, count, origin } = script?.dataset || {});
     // The stack names the file of an imported module: `import.meta` is a syntax error in other scripts.
-    const from = origin || script?.src || Error().stack?.match(/http[^\s()]+\/tally\.js/);
+    const from = origin || script?.src || `${Error().stack}`.match(/http[^\s()]+\/tally\.js/);
     try {
       // The calls of a Tally below a path are below the same path.
       const base = /^(https?:\/)?\/./.test(from) && new URL(origin || ".", origin ? location : from);
@@ -55,16 +68,19 @@
     // The same script twice on a page counts once. The first alone shows numbers: two could tell of different ones.
     const scripts = (window[Symbol.for("tally.js")] ||= []);
     const key = `${[api, id, prefix]}`;
-    shows = !scripts[0];
+    shows = !scripts.length;
+    for (const [name, value, known] of [["count", count, /^(off)?$/], ["routes", routes, /^(off)?$/], ["respect", respect, /^((dnt|gpc)[\s,]*)*$/i]]) {
+      if (!known.test(value || "")) warn(`data-${name} has no ${value}`, "Read Tally's guide of page views.");
+    }
     counts = !(
       scripts.includes(key) ||
       count === "off" ||
       (/dnt/i.test(respect) && navigator.doNotTrack === "1") ||
       (/gpc/i.test(respect) && navigator.globalPrivacyControl)
     );
-    scripts.push(key);
+    scripts.push(counts && key);
     // Whoever comes back has been counted with where they came from.
-    isArrival = window.performance?.getEntriesByType("navigation")[0]?.type !== "back_forward";
+    guard(() => (isArrival = performance.getEntriesByType("navigation")[0]?.type !== "back_forward"))();
   }
 
   // An address such as about:srcdoc has no path.
@@ -90,12 +106,16 @@
       device: navigator.maxTouchPoints > 1 && /Mac/.test(navigator.platform) ? "tablet" : "auto",
     };
     isArrival = false;
-    const names = by.split(/[\s,]+/).filter(Boolean);
-    const unknown = names.filter((name) => !Object.hasOwn(known, name)).join(", ");
-    if (unknown) warn(`data-by has no ${unknown}: it knows ${Object.keys(known).join(", ")}`, "");
-    const value = (name) =>
-      [...(known[name] || "").replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("");
-    return Object.fromEntries(names.map((name) => [name, value(name) || undefined]));
+    const unknown = [];
+    const dimensions = bare({});
+    for (const name of by.split(/[\s,]+/).filter(Boolean)) {
+      if (!Object.hasOwn(known, name)) unknown.push(name);
+      else if (known[name]) {
+        dimensions[name] = [...known[name].replace(/\p{Cc}/gu, " ")].slice(0, name === "page" ? 256 : 64).join("");
+      }
+    }
+    if (unknown[0]) warn(`data-by has no ${unknown.join(", ")}: it knows ${Object.keys(known).join(", ")}`, "");
+    return dimensions;
   }
 
   function view() {
@@ -108,7 +128,7 @@
       // A view counts also where the page broke what it says of itself.
       warn(error);
     }
-    const body = unique || dimensions ? JSON.stringify({ unique, by: dimensions }) : "";
+    const body = unique || dimensions ? JSON.stringify(bare({ unique, by: dimensions })) : "";
     // A text as body asks for no preflight. A redirected write would be a read, and its answer no count. A beacon
     // would not say whether it was refused.
     return ask(pageId(), "/increment", { method: "POST", body, keepalive: true, redirect: "error" });
@@ -135,12 +155,11 @@
   }
 
   let values = {};
+  // The stream of each counter, with how often in a row it could not be opened.
+  let streams = {};
   let watched = "";
-  let source;
   // Each list of counters that is followed is one turn.
   let turns = 0;
-  // How often in a row the stream could not be opened.
-  let failures = 0;
 
   // Asks every few seconds, less often where that fails, and after a while for a stream again.
   async function poll(ids) {
@@ -163,44 +182,52 @@
     watch();
   }
 
+  // Elements of other namespaces have no `dataset`, and a form's inputs may hide what it has.
+  const nameOf = (element) => apply(Element.prototype.getAttribute, element, ["data-tally"]) || pageId();
+
   function watch() {
     if (!shows) return;
     // Nobody looks at a hidden page, and browsers open few connections to one place.
-    const elements = document.hidden === true ? [] : [...document.querySelectorAll("[data-tally]")];
-    const nameOf = ({ dataset }) => dataset.tally || pageId();
+    const elements = document.hidden === true ? [] : all("[data-tally]");
     const ids = [...new Set(elements.map(nameOf))].filter(encoded).sort();
-    const list = ids.map((name) => `id=${encoded(name)}`).join("&");
+    const list = ids.join("\n");
     if (list !== watched) {
       turns += 1;
-      source?.close();
+      for (const name in streams) streams[name].source?.close();
       watched = list;
-      if (list) follow(ids, list);
+      values = Object.fromEntries(ids.map((name) => [name, values[name]]));
+      streams = bare({});
+      if (ids.length > COUNTERS_MAX) warn(`${ids.length} counters`, `A page shows ${COUNTERS_MAX}.`);
+      for (let at = 0; at < ids.length && at < COUNTERS_MAX; at += STREAM_MAX) follow(ids.slice(at, at + STREAM_MAX));
     }
-    const { lang } = document.documentElement;
-    let format = (value) => value.toLocaleString();
+    const lang = document.documentElement?.lang;
+    let format = (value) => BigInt(value).toLocaleString();
     try {
-      ({ format } = new Intl.NumberFormat(lang || undefined));
+      const numbers = new Intl.NumberFormat(lang || undefined);
+      if (numbers.format(0)) ({ format } = numbers);
     } catch (error) {
       warn(`lang="${lang}": ${error}`, 'Write a language such as "en-US".');
     }
     // What is not known now is a dash: a number would be of another time, or of the page before.
     elements.forEach(guard((element) => {
-      const value = failures > 1 ? null : values[nameOf(element)]?.value;
+      const name = nameOf(element);
+      const value = streams[name]?.failures > 1 ? null : values[name]?.value;
       const text = value == null ? "–" : format(value);
       if (element.textContent !== text) element.textContent = text;
     }));
   }
 
-  function follow(ids, list) {
-    values = Object.fromEntries(ids.map((name) => [name, values[name]]));
-    failures = 0;
+  function follow(ids) {
+    const stream = { failures: 0 };
+    let source;
+    for (const name of ids) streams[name] = stream;
     try {
-      source = new EventSource(`${api}/live?${list}`);
+      stream.source = source = new EventSource(`${api}/live?${ids.map((name) => `id=${encoded(name)}`).join("&")}`);
     } catch {
       return guard(poll)(ids);
     }
     source.onopen = guard(() => {
-      failures = 0;
+      stream.failures = 0;
       watch();
     });
     source.onmessage = guard(({ data }) => {
@@ -212,7 +239,7 @@
     // The browser mends a broken stream, but not one that was refused.
     source.onerror = guard(() => {
       if (source.readyState === 2) return poll(ids);
-      failures += 1;
+      stream.failures += 1;
       watch();
     });
   }
@@ -237,7 +264,10 @@
         // An assignment to a frozen object would be no error here.
         Object.assign(history, {
           pushState(...parts) {
-            const result = Reflect.apply(pushState, this, parts);
+            const from = location.pathname;
+            const result = apply(pushState, this, parts);
+            // Though it was the path of the last view, before `replaceState`.
+            if (from !== location.pathname) path = undefined;
             moved();
             return result;
           },
@@ -252,12 +282,12 @@
         watch();
       });
       const observer = new MutationObserver(guard(() => (timer ||= setTimeout(later, 100))));
-      observer.observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
+      observer.observe(document, { childList: true, subtree: true, attributeFilter: ["data-tally"] });
     })();
     moved();
   }
 
-  const loaded = () => (document.readyState === "complete" ? start() : on(window, "load", start));
+  const loaded = () => (/^(loading|interactive)$/.test(document.readyState) ? on(window, "load", start) : start());
   guard(() => {
     configure();
     if (!api) return;

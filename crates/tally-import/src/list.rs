@@ -18,8 +18,8 @@ use crate::host::{Exit, Failure};
 /// How many lines a cell of CSV may have: a quote that nobody closes would otherwise take in all that follows.
 const CELL_LINES_MAX: usize = 100;
 
-/// What columns of a list are called.
-const HEADERS: [&str; 15] = [
+/// What columns of names are called.
+const NAMES: [&str; 8] = [
     "namespace",
     "ns",
     "key",
@@ -28,13 +28,11 @@ const HEADERS: [&str; 15] = [
     "counter",
     "path",
     "page",
-    "value",
-    "count",
-    "hits",
-    "visits",
-    "views",
-    "total",
-    "number",
+];
+
+/// What columns of values are called. A list has one, its last.
+const VALUES: [&str; 7] = [
+    "value", "count", "hits", "visits", "views", "total", "number",
 ];
 
 /// A counter of a list.
@@ -294,18 +292,26 @@ impl OtherCounters {
             return;
         }
         let cells = cells_of(record);
-        let is_header = |cell: &String| {
-            HEADERS
-                .iter()
-                .any(|name| name.eq_ignore_ascii_case(cell.trim()))
-        };
         if columns.is_none()
             && self.known.is_empty()
-            && cells.iter().flatten().all(is_header)
-            && cells.is_some()
+            && let Some((last, names)) = cells.as_deref().and_then(<[String]>::split_last)
+            && !last.contains(|sign: char| sign.is_ascii_digit())
         {
-            *columns = cells.map(|cells| cells.len());
-            return;
+            let has = |words: &[&str]| names.iter().any(|name| is_in(words, name));
+            if is_in(&VALUES, last) && names.iter().all(|name| is_in(&NAMES, name)) {
+                *columns = Some(names.len() + 1);
+                return;
+            }
+            if (has(&VALUES) || has(&NAMES)) && record.contains([',', '\t']) {
+                // What its columns hold is not known, and no line has as many.
+                *columns = Some(0);
+            }
+        }
+        if *columns == Some(0) {
+            let why = format!(
+                "line {line}, {record:?}: write the columns of the name first, and the number in the last one"
+            );
+            return self.refuse(line, why);
         }
         let cells = cells.filter(|cells| match *columns {
             Some(columns) => cells.len() == columns,
@@ -319,6 +325,13 @@ impl OtherCounters {
         };
         self.add(Some(names.join("/")), value, &format!("{value:?}"), line);
     }
+}
+
+/// Returns whether a cell is one of these words.
+fn is_in(words: &[&str], cell: &str) -> bool {
+    words
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case(cell.trim()))
 }
 
 /// Returns the first record of lines, and how many lines it has: a cell in quotes may have more than one.

@@ -62,6 +62,32 @@ fn every_form_of_a_list_is_read() {
 }
 
 #[test]
+fn a_header_says_which_columns_there_are_and_columns_that_are_not_known_hold_no_value() {
+    let one: &[(&str, &str)] = &[("a", "5")];
+    check(&[
+        ("Key, Value\na,5\n", one, &[]),
+        ("page,views\na,5\n", one, &[]),
+        ("hits\n5\na,5\n", &[], &[2, 3]),
+        ("key,value,created\na,5,1700000000\n", &[], &[1, 2]),
+        ("id,last_seen\na,1700000000\n", &[], &[1, 2]),
+        ("id,hits,last_seen\na,5,6\n", &[], &[1, 2]),
+        ("name,value,total\na,5,6\n", &[], &[1, 2]),
+        ("value,key\n5,a\n5,6\n", &[], &[1, 2, 3]),
+        ("key\tupdated\tvalue\na\t5\t6\n", &[], &[1, 2]),
+        ("key;value\na;5\n", &[], &[1, 2]),
+        (
+            "views 12\ntotal 3\n",
+            &[("views", "12"), ("total", "3")],
+            &[],
+        ),
+        ("site,visits\na,5\n", one, &[1]),
+        ("page of mine\na 5\n", one, &[1]),
+        ("views,1.5\na,5\n", one, &[1]),
+        ("total visits 12\n", &[("total visits", "12")], &[]),
+    ]);
+}
+
+#[test]
 fn values_are_kept_whole_or_their_lines_are_named() {
     check(&[
         ("comma60 1,234\nb 2\n", &[("b", "2")], &[1]),
