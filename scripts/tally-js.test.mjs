@@ -33,3 +33,18 @@ test("tally.js says once for each call why it was refused and what to do", async
     assert.deepEqual(warnings.sort(), [`tally.js: ${url}/increment: ${status}. do this about ${status}`, `tally.js: ${url}: ${status}. do this about ${status}`].sort());
   }
 });
+
+test("tally.js shows the first 400 counters of a page in streams of 100, and says that there are more", async () => {
+  const id = (at) => `n/${String(at).padStart(3, "0")}`;
+  const elements = Array.from({ length: 450 }, (_, at) => `<b data-tally="${id(at)}">–</b>`).join("");
+  const html = `<script src="https://tally.test/tally.js" data-count="off"></script>${elements}`;
+  const asked = new Set();
+  const fetch = async ({ pathname }) => (asked.add(decodeURIComponent(pathname)), { ok: true, status: 200, text: async () => "7" });
+  // Streams are refused here, so each is asked for by itself.
+  const page = openPage(html, { url: "https://site.test/", source: servedFiles().get("tally.js"), fetch });
+  while (asked.size < 400) await new Promise((done) => setImmediate(done));
+  assert.deepEqual([...asked].sort(), Array.from({ length: 400 }, (_, at) => `/counters/${id(at)}`));
+  assert.deepEqual(page.warnings, ["tally.js: 450 counters A page shows 400."]);
+  await new Promise((done) => setImmediate(done));
+  assert.deepEqual([page.texts()[id(0)], page.texts()[id(449)]], ["7", "–"]);
+});
