@@ -6,7 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod copies;
 mod grants;
 mod handover;
 mod keyed;
 mod limiters;
+mod sweep;
