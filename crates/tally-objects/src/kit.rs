@@ -6,6 +6,7 @@
 //! | [`storage_guard`] | refusal of calls while storage cannot be read |
 //! | [`row_prefetch`] | rows that were read together, for the calls of one batch |
 //! | [`batch`] | answers to many calls in one message |
+//! | [`own_task`] | work in a task of its own |
 //! | [`outbox`] | joins messages of tenants to the directory, and of roots to tablets |
 //! | [`alarm_turns`] | the order in which alarms of tablets run |
 //! | [`measured_object`] | an object that reports its size and its isolate's counts |
@@ -18,6 +19,7 @@ pub(crate) mod left_out;
 pub(crate) mod measured_object;
 pub(crate) mod object_sizes;
 pub(crate) mod outbox;
+pub(crate) mod own_task;
 pub(crate) mod row_prefetch;
 pub(crate) mod storage_guard;
 pub(crate) mod store;

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use super::core::CellCore;
-use super::lead_role::{LeadName, LeadRole};
+use super::lead_role::{LeadName, LeadRole, moving};
 use super::store::LoadedCell;
 use tally_core::cluster::tablets::LeadPlace;
 use tally_core::handover::giver::{Given, GiverRequest, asked};
@@ -62,14 +62,14 @@ impl CellCore {
             continued: give.after.as_ref().map(|(seal, _)| *seal),
         };
         let seal = match asked(&self.holding(), has_debt, &request) {
-            Given::Old => return Err(outdated()),
+            Given::Old => return Err(moving()),
             Given::Pay => {
                 let core = self.clone();
                 self.object.wait_until(async move {
                     // A later request finds the confirmation done, or begins it again.
                     let _ = core.confirm_taken().await;
                 });
-                return Err(outdated());
+                return Err(moving());
             }
             Given::Nothing => {
                 self.give_nothing(presence.is_some())?;
@@ -186,7 +186,7 @@ impl CellCore {
                     return self.take(&transfer, &taker, last).await;
                 }
                 TakerStep::Nowhere => return self.be_here(&transfer, &taker).await,
-                TakerStep::Fail => return Err(outdated()),
+                TakerStep::Fail => return Err(moving()),
             };
         }
     }
@@ -230,7 +230,7 @@ impl CellCore {
         let is_here = self.lead_role() == LeadRole::Here;
         match taker.may_go_on(&self.lead.handover_count(), is_here) {
             true => Ok(()),
-            false => Err(outdated()),
+            false => Err(moving()),
         }
     }
 
@@ -289,7 +289,7 @@ impl CellCore {
         self.may_take(taker)?;
         match self.holding().if_nowhere(epoch) {
             IfNowhere::Begins => self.lead.located_under(epoch),
-            IfNowhere::Stays => return Err(outdated()),
+            IfNowhere::Stays => return Err(moving()),
             IfNowhere::Returns { .. } => {
                 let presence = LeadPresence::Here {
                     epoch,
@@ -332,8 +332,4 @@ impl CellCore {
         self.lead.set(Some(confirmed));
         Ok(())
     }
-}
-
-fn outdated() -> Fault {
-    Fault::Unavailable("the counter is moving to another object".to_owned())
 }

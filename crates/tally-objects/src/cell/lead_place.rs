@@ -7,10 +7,10 @@
 use std::rc::Rc;
 
 use super::core::CellCore;
-use super::lead_role::{LeadName, LeadRole, moved_to};
+use super::lead_role::{LeadName, LeadRole, moved_to, moving};
 use super::memory::Busy;
 use crate::kit::batch::{bytes_of, refusal};
-use futures_channel::oneshot;
+use crate::kit::own_task::in_own_task;
 use futures_util::future::FutureExt;
 use tally_core::cluster::tablets::LeadPlace;
 use tally_core::counter::id::{CounterId, Datacenter};
@@ -130,15 +130,8 @@ impl CellCore {
     /// # Errors
     /// `Moved` if it is elsewhere; `Unavailable` if its place is not known, or its holder does not hand it over.
     pub(super) async fn locate(self: &Rc<Self>, name: LeadName) -> Result<(), Fault> {
-        let (answer_sender, answer) = oneshot::channel();
         let core = self.clone();
-        // In a task of its own: its writes must not be part of a turn that sends before they are written.
-        self.object.wait_until(async move {
-            // There is no receiver if the request has ended.
-            let _ = answer_sender.send(core.locate_alone(&name).await);
-        });
-        let ended = || Fault::Unavailable("the object was ended".to_owned());
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        in_own_task(&self.object, async move { core.locate_alone(&name).await }).await
     }
 
     async fn locate_alone(self: &Rc<Self>, name: &LeadName) -> Result<(), Fault> {
@@ -211,8 +204,7 @@ impl CellCore {
                 Some(next) => place = next,
             }
         }
-        let what = "the counter is moving to another object".to_owned();
-        refusal(&Fault::Unavailable(what))
+        refusal(&moving())
     }
 
     /// Makes the lead's new place take it over, if that is not here.
@@ -225,11 +217,7 @@ impl CellCore {
 
     /// Makes a place take the lead over.
     async fn make_take(&self, name: &LeadName, place: LeadPlace) {
-        let take = CallLead {
-            at: name.at(place),
-            path: String::new(),
-            message: Vec::new(),
-        };
+        let take = CallLead::take(name.at(place));
         // If it fails, the next call takes the lead over.
         let _ = call::call(&self.host, &take).await;
     }

@@ -111,11 +111,10 @@ impl LeadPlaceState {
     /// Refuses work that began before the last handover: before the lead, or the answer that it is not here, was sent
     /// to another place.
     pub(super) fn has_no_handover_since(&self, handover_count: u64) -> Result<(), Fault> {
-        if self.handovers.get() == handover_count {
-            return Ok(());
+        match self.handovers.get() == handover_count {
+            true => Ok(()),
+            false => Err(moving()),
         }
-        let what = "the counter is moving to another object";
-        Err(Fault::Unavailable(what.to_owned()))
     }
 
     /// Records that the lead is nowhere else, by this spread.
@@ -131,6 +130,11 @@ impl LeadPlaceState {
         };
         self.located_epoch.get().max(here)
     }
+}
+
+/// The refusal of a call that may succeed once the lead has moved.
+pub(super) fn moving() -> Fault {
+    Fault::Unavailable("the counter is moving to another object".to_owned())
 }
 
 /// The place to which a call must go, if that is its answer.

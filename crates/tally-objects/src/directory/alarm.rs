@@ -7,7 +7,7 @@ use super::claim_store::ClaimStore;
 use super::duty_store::DutyStore;
 use super::root_places::RootPlaces;
 use super::root_store::RootStore;
-use super::root_sweep::progress::{self, RootSweep};
+use super::root_sweep::progress::RootSweep;
 use super::tablets::LeadSpreads;
 use crate::kit::store::Store;
 use tally_host::Host;
@@ -88,7 +88,7 @@ impl Alarm {
             self.duties.next_due_ms()?,
             self.claims.next_due_ms()?,
             self.spreads.next_due_ms(),
-            progress::next_due_ms(&self.places, &self.moves),
+            self.moves.next_due_ms(&self.places),
         ];
         match due_ms.into_iter().flatten().min() {
             Some(due_ms) => self.store.set_alarm(due_ms.max(earliest_ms)).await,

@@ -1,24 +1,19 @@
-//! Moves of leads that get no calls: a partition goes through its roots, some at a time, and has each lead taken over
-//! at its new place.
+//! Moves of leads that get no calls: a partition goes through its roots, and has each lead taken over at its new place.
 //!
-//! Invariant: a lead that does not answer delays no other; if any is left the roots are gone through again, later. The
-//! progress is stored, so a restart continues.
+//! Invariant: that of [`tally_core::handover::sweep`]. The progress is stored, so a restart continues.
 
 use super::root_store::RootStore;
 use super::roots::lead_calls::take_over;
-use super::tablets::LeadSpreads;
+use super::tablets::{LeadSpreads, SWEEP, SWEEP_PACE};
 use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;
 use tally_core::counter::id::CounterId;
+use tally_core::handover::sweep::{Sweep, Turn};
 use tally_host::Host;
 use tally_shared::concurrency::all_settled;
 use tally_wire::fleet::MovingLeads;
 use tally_wire::messages::{Fault, ListNames, decode, encode};
 use tally_wire::names::LeadAt;
-
-pub(super) mod progress;
-
-use progress::{COUNTERS_AT_ONCE, SWEEP};
 
 /// How many leads are asked at once.
 const LEADS_AT_ONCE: usize = 8;
@@ -37,7 +32,7 @@ impl LeadSpreads {
 
     /// The time of the next step, unix milliseconds.
     pub(super) fn next_due_ms(&self) -> Option<i64> {
-        self.sweep.borrow().as_ref().map(|sweep| sweep.next_ms)
+        self.sweep.borrow().as_ref().map(Sweep::next_ms)
     }
 
     /// The progress: counters that were not handled yet, and leads that did not move.
@@ -49,7 +44,7 @@ impl LeadSpreads {
         let Some(sweep) = sweep.as_ref() else {
             return Ok(MovingLeads::default());
         };
-        let after = sweep.after.as_deref().unwrap_or_default();
+        let after = sweep.after().map_or("", String::as_str);
         Ok(MovingLeads {
             partitions: 1,
             waiting: RootStore::new(store).count_after(after)?,
@@ -63,22 +58,20 @@ impl LeadSpreads {
     /// `Unavailable` where SQLite refuses.
     pub(super) async fn sweep(&self, host: &Host, store: &Store) -> Result<(), Fault> {
         let sweep = self.sweep.borrow().clone();
-        let Some(sweep) = sweep.filter(|sweep| sweep.next_ms <= host.now_ms()) else {
+        let Some(sweep) = sweep.filter(|sweep| sweep.next_ms() <= host.now_ms()) else {
             return Ok(());
         };
         let roots = RootStore::new(store);
         let names = roots.names(&ListNames {
             partition: 0,
             prefix: String::new(),
-            after: sweep.after.clone(),
-            limit: COUNTERS_AT_ONCE,
+            after: sweep.after().cloned(),
+            limit: SWEEP_PACE.bundles_at_once,
         })?;
-        let looked_at = names.iter().filter_map(|name| CounterId::stored(name).ok());
-        let looked_at: Vec<CounterId> = looked_at.collect();
         let mut leads = Vec::new();
         let mut unread = 0;
-        for counter in &looked_at {
-            let root = match roots.entry(counter) {
+        for counter in names.iter().filter_map(|name| CounterId::stored(name).ok()) {
+            let root = match roots.entry(&counter) {
                 Ok(Some(RootEntry::Live(root))) => root,
                 Ok(_) => continue,
                 // Its leads are left, and those of others move.
@@ -92,21 +85,21 @@ impl LeadSpreads {
                 leads.push(LeadAt {
                     counter: counter.clone(),
                     datacenter: datacenter.clone(),
-                    place: self.locate(counter, Some(datacenter))?.place,
+                    place: self.locate(&counter, Some(datacenter))?.place,
                 });
             }
         }
         let takeovers = leads.into_iter().map(|at| take_over(host, at));
         let outcomes = all_settled(takeovers, LEADS_AT_ONCE).await;
-        // A sweep that began meanwhile goes through all roots.
-        if self.sweep.borrow().as_ref() != Some(&sweep) {
-            return Ok(());
-        }
         let left = unread + outcomes.iter().filter(|outcome| outcome.is_err()).count();
-        let has_left = left > 0;
-        let before = sweep.after.as_ref().map_or(0, |_| self.left.get());
+        let before = sweep.after().map_or(0, |_| self.left.get());
         self.left.set(before + u64::try_from(left).unwrap_or(0));
-        let next = sweep.go_on(&looked_at, has_left, host.now_ms());
+        let turn = Turn {
+            last: names.last().cloned(),
+            has_left: left > 0,
+        };
+        let current = self.sweep.borrow().clone();
+        let next = sweep.turned(current.as_ref(), turn, &SWEEP_PACE, host.now_ms());
         match &next {
             Some(next) => self.values.put(SWEEP, encode(next)?)?,
             None => self.values.remove(SWEEP)?,

@@ -21,7 +21,7 @@ use super::push_receiver::{VIEWS_SCHEMA, Views};
 use super::root_moves::{RootMoves, is_refused, moving};
 use super::root_places::{RootLocation, RootPlaces};
 use super::root_store::ROOTS_SCHEMA;
-use super::root_sweep::progress::{self, RootSweep};
+use super::root_sweep::progress::RootSweep;
 use super::roots::Roots;
 use super::tablets::LeadSpreads;
 use super::totals::DirectoryTotals;
@@ -175,7 +175,7 @@ impl Partition {
 
     /// Sets the alarm where something is due. If it cannot be set, the next due work sets it.
     fn arm_where_due(&self, sweep: &RootSweep) {
-        let has_moves = progress::next_due_ms(&self.places, sweep).is_some();
+        let has_moves = sweep.next_due_ms(&self.places).is_some();
         if self.spreads.next_due_ms().is_some() || has_moves {
             let (alarm, now_ms) = (self.alarm.clone(), self.host.now_ms());
             (self.object).wait_until(async move { drop(alarm.arm(now_ms).await) });

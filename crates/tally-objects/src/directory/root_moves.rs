@@ -10,7 +10,6 @@
 
 use std::rc::Rc;
 
-use futures_channel::oneshot;
 use serde::{Deserialize, Serialize};
 
 use super::alarm::Alarm;
@@ -22,6 +21,7 @@ use super::roots::Roots;
 use super::tablets::LeadSpreads;
 use super::totals::DirectoryTotals;
 use crate::kit::batch::refusal;
+use crate::kit::own_task::in_own_task;
 use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;
 use tally_core::cluster::sizes::Sizes;
@@ -124,15 +124,8 @@ impl RootMoves {
     /// # Errors
     /// `Unavailable` where a partition that may have it does not answer; `Repartitioned` where the counts change.
     pub(super) async fn locate(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
-        let (answer_sender, answer) = oneshot::channel();
         let (moves, name) = (self.clone(), name.clone());
-        // In a task of its own: its writes must not be part of a turn that sends before they are written.
-        self.object.wait_until(async move {
-            // There is no receiver if the request has ended.
-            let _ = answer_sender.send(moves.locate_alone(&name).await);
-        });
-        let ended = |_| Err(Fault::Unavailable("the object was ended".to_owned()));
-        answer.await.unwrap_or_else(ended)
+        in_own_task(&self.object, async move { moves.locate_alone(&name).await }).await
     }
 
     async fn locate_alone(self: &Rc<Self>, name: &CounterId) -> Result<(), Fault> {
@@ -215,7 +208,7 @@ impl RootMoves {
     }
 
     /// What this partition has of a root.
-    fn holding(&self, name: &CounterId) -> Result<Holding<u32, u32>, Fault> {
+    pub(super) fn holding(&self, name: &CounterId) -> Result<Holding<u32, u32>, Fault> {
         let bundles = &self.places.bundles;
         if let Some(SealedRoot { to, seal }) = bundles.note("leaving", name)? {
             let version = None;

@@ -1,29 +1,25 @@
 //! Moves of roots that get no calls. The first partition detects that all have moved.
 //!
-//! Invariant: a root that cannot move delays no other. If any was left, all are checked again. The first partition
-//! forgets the former counts only after every partition has answered, by the present counts, that it has no root left
-//! that belongs elsewhere.
+//! Invariant: that of [`tally_core::handover::sweep`]. The first partition forgets the former counts only after every
+//! partition has answered, by the present counts, that it has no root left that belongs elsewhere.
 
 use std::rc::Rc;
 
 use super::root_moves::RootMoves;
 use tally_core::cluster::sizes::Sizes;
 use tally_core::counter::id::CounterId;
+use tally_core::handover::Holding;
+use tally_core::handover::sweep::{Sweep, SweepStep, Turn};
 use tally_shared::call::{call, call_within};
 use tally_shared::concurrency::all_settled;
 use tally_wire::messages::{AnnounceSizes, CallRoot, Fault, SizesOf, encode};
 
 pub(super) mod progress;
 
-/// How many names are checked together, and how many roots are moved at once.
-const NAMES_AT_ONCE: u32 = 64;
+use progress::{PACE, Position};
+
+/// How many roots are moved at once.
 const ROOTS_AT_ONCE: usize = 8;
-
-/// The time between two steps, milliseconds: 64 in a fifth of a second are a million an hour in each partition.
-const NEXT_MS: i64 = 200;
-
-/// The time before all are checked again if some were left, milliseconds.
-const AGAIN_MS: i64 = 5_000;
 
 /// How often the first partition asks the others, and those ask it, milliseconds.
 const ASK_OTHERS_MS: i64 = 2_000;
@@ -36,11 +32,6 @@ const PARTITIONS_AT_ONCE: usize = 64;
 const ANSWER_MS_MAX: u64 = 2_000;
 
 impl RootMoves {
-    /// The time of the next step, unix milliseconds.
-    pub(super) fn next_due_ms(&self) -> Option<i64> {
-        progress::next_due_ms(&self.places, &self.sweep)
-    }
-
     /// Whether there is no root left here that belongs elsewhere by these counts.
     ///
     /// # Errors
@@ -54,7 +45,7 @@ impl RootMoves {
 
     fn is_swept(&self) -> Result<bool, Fault> {
         let bundles = &self.places.bundles;
-        Ok(self.sweep.is_done.get()
+        Ok(self.sweep.sweep.borrow().is_none()
             && bundles.names_with_notes("leaving", 1)?.is_empty()
             && bundles.names_with_notes("arrived", 1)?.is_empty())
     }
@@ -71,7 +62,8 @@ impl RootMoves {
     /// `Unavailable` where SQLite refuses.
     pub(super) async fn see_to_moves(self: &Rc<Self>) -> Result<(), Fault> {
         let now_ms = self.host.now_ms();
-        if self.next_due_ms().is_none_or(|due_ms| due_ms > now_ms) {
+        let due_ms = self.sweep.next_due_ms(&self.places);
+        if due_ms.is_none_or(|due_ms| due_ms > now_ms) {
             return Ok(());
         }
         let sizes = self.places.sizes();
@@ -86,10 +78,11 @@ impl RootMoves {
             return Ok(());
         }
         self.confirm_some().await?;
-        if !self.sweep.is_done.get() && self.sweep.next_ms.get() <= self.host.now_ms() {
-            self.move_some(&sizes).await?;
+        let sweep = self.sweep.sweep.borrow().clone();
+        match sweep.filter(|sweep| sweep.next_ms() <= self.host.now_ms()) {
+            Some(sweep) => self.move_some(sweep, &sizes).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Asks the first partition for the present counts.
@@ -137,67 +130,56 @@ impl RootMoves {
     }
 
     /// Makes other partitions take over the next roots that belong there.
-    async fn move_some(self: &Rc<Self>, sizes: &Sizes) -> Result<(), Fault> {
-        let names = self.next_names()?;
-        let Some(last) = names.last().cloned() else {
-            return self.end_part();
-        };
+    async fn move_some(
+        self: &Rc<Self>,
+        sweep: Sweep<Position>,
+        sizes: &Sizes,
+    ) -> Result<(), Fault> {
+        let (is_last_part, names) = self.next_names(sweep.after())?;
+        let last = names.last().map(|last| (is_last_part, last.to_string()));
         let move_on = |name: CounterId| async move { self.move_on(&name, sizes).await };
         let moved = all_settled(names.into_iter().map(move_on), ROOTS_AT_ONCE).await;
-        if moved.iter().any(Result::is_err) {
-            self.sweep.has_left.set(true);
-        }
-        if self.places.sizes() != *sizes {
-            // The sweep began again meanwhile, with the first name.
-            return Ok(());
-        }
-        self.sweep.after.replace(last.as_str().to_owned());
-        self.sweep.next_ms.set(self.host.now_ms() + NEXT_MS);
+        let has_left = moved.iter().any(Result::is_err);
+        let current = self.sweep.sweep.borrow().clone();
+        let turn = Turn { last, has_left };
+        let next = sweep.turned(current.as_ref(), turn, &PACE, self.host.now_ms());
+        self.sweep.sweep.replace(next);
         Ok(())
     }
 
-    fn next_names(&self) -> Result<Vec<CounterId>, Fault> {
+    /// The names of a turn, and whether these are of the last part.
+    fn next_names(&self, after: Option<&Position>) -> Result<(bool, Vec<CounterId>), Fault> {
         let bundles = &self.places.bundles;
-        let mut after = self.sweep.after.borrow().clone();
-        if !self.sweep.is_last_part.get() {
-            return bundles.names_after(&after, NAMES_AT_ONCE);
-        }
+        let (is_last_part, after) = match after {
+            Some((is_last_part, after)) => (*is_last_part, after.as_str()),
+            None => (false, ""),
+        };
         let mut names = Vec::new();
-        for _ in 0..NAMES_AT_ONCE {
+        if !is_last_part {
+            names = bundles.names_after(after, PACE.bundles_at_once)?;
+        }
+        if !names.is_empty() {
+            return Ok((false, names));
+        }
+        let mut after = if is_last_part { after } else { "" }.to_owned();
+        for _ in 0..PACE.bundles_at_once {
             let Some(name) = bundles.record_after(&after)? else {
                 break;
             };
-            after = name.as_str().to_owned();
+            after = name.to_string();
             names.push(name);
         }
-        Ok(names)
-    }
-
-    fn end_part(&self) -> Result<(), Fault> {
-        let sweep = &self.sweep;
-        let now_ms = self.host.now_ms();
-        if !sweep.is_last_part.replace(true) {
-            sweep.after.replace(String::new());
-            sweep.next_ms.set(now_ms);
-        } else if sweep.has_left.get() {
-            sweep.restart(now_ms + AGAIN_MS);
-        } else {
-            sweep.is_done.set(true);
-        }
-        Ok(())
+        Ok((true, names))
     }
 
     /// Makes the partition where a root belongs take it over. If it belongs here and is sealed for another partition,
     /// finds it and takes it over again.
     async fn move_on(self: &Rc<Self>, name: &CounterId, sizes: &Sizes) -> Result<(), Fault> {
         let to = self.places.place(name);
-        if self.places.is_me(to) {
-            // The root is sealed for a place of earlier counts, and may not have been taken over. There may never be a
-            // call for it.
-            return match self.places.bundles.has_note("leaving", name)? {
-                true => self.locate(name).await,
-                false => Ok(()),
-            };
+        match self.holding(name)?.swept(self.places.is_me(to)) {
+            SweepStep::Stay => return Ok(()),
+            SweepStep::Search => return self.locate(name).await,
+            SweepStep::Move => {}
         }
         let take = CallRoot {
             to,
@@ -213,7 +195,7 @@ impl RootMoves {
             return Err(super::root_moves::moving());
         }
         let bundles = &self.places.bundles;
-        if bundles.is_home(name)? || bundles.has_note("leaving", name)? {
+        if self.holding(name)? != Holding::Nothing {
             return Err(super::root_moves::moving());
         }
         // These rows were written by work in progress when the root left; its place is known now.

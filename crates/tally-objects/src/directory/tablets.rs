@@ -8,7 +8,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::lead_sweep::progress::{SWEEP, Sweep};
 use super::root_places::SIZES;
 use super::root_store::RootStore;
 use super::roots::lead_calls::take_over;
@@ -18,6 +17,7 @@ use tally_core::cluster::apart::{LeadsApart, is_apart, placed};
 use tally_core::cluster::root::RootEntry;
 use tally_core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads};
 use tally_core::counter::id::{CounterId, Datacenter};
+use tally_core::handover::sweep::{Pace, Sweep};
 use tally_host::Host;
 use tally_shared::call::place_among;
 use tally_wire::messages::{Fault, LeadLocation, PlaceLead, Register, decode, encode};
@@ -28,6 +28,17 @@ const SPREADS: &str = "spreads";
 
 /// Name of the row with the leads outside their tablets; it does not exist before the first one.
 const APART: &str = "apart";
+
+/// Name of the deployment value that holds the progress during a sweep.
+pub(super) const SWEEP: &str = "sweep";
+
+/// 16 counters in half a second are 2 million a day in each partition.
+pub(super) const SWEEP_PACE: Pace = Pace {
+    bundles_at_once: 16,
+    begin_ms: 30_000,
+    next_ms: 500,
+    again_ms: 300_000,
+};
 
 /// The returned leads that are checked together if there is no room for another entry.
 const LOOKED_AT_ONCE: usize = 8;
@@ -41,8 +52,8 @@ pub(super) struct LeadSpreads {
     all: RefCell<Spreads>,
     apart: RefCell<LeadsApart>,
     is_making_room: Cell<bool>,
-    /// The progress of the sweep over leads without calls.
-    pub(super) sweep: RefCell<Option<Sweep>>,
+    /// The progress of the sweep over leads without calls, by the last counter.
+    pub(super) sweep: RefCell<Option<Sweep<String>>>,
     /// The leads that did not move at the last sweep of this incarnation.
     pub(super) left: Cell<u64>,
 }
@@ -50,7 +61,7 @@ pub(super) struct LeadSpreads {
 /// The places of leads after a counter has come from another partition, or has left for one.
 pub(super) struct ChangedPlaces {
     apart: LeadsApart,
-    spreads: Option<(Spreads, Sweep)>,
+    spreads: Option<(Spreads, Sweep<String>)>,
 }
 
 impl LeadSpreads {
@@ -167,9 +178,9 @@ impl LeadSpreads {
     }
 
     /// Stores changed spreads, and a sweep that begins. The caller does it in one commit.
-    fn put(&self, all: &Spreads) -> Result<Sweep, Fault> {
+    fn put(&self, all: &Spreads) -> Result<Sweep<String>, Fault> {
         self.values.put(SPREADS, encode(all)?)?;
-        let sweep = Sweep::begin(self.host.now_ms());
+        let sweep = Sweep::begin(&SWEEP_PACE, self.host.now_ms());
         self.values.put(SWEEP, encode(&sweep)?)?;
         Ok(sweep)
     }

@@ -102,6 +102,17 @@ pub struct CallLead {
     pub message: Vec<u8>,
 }
 
+impl CallLead {
+    /// The call that only brings a lead to a place.
+    pub fn take(at: LeadAt) -> Self {
+        Self {
+            at,
+            path: String::new(),
+            message: Vec::new(),
+        }
+    }
+}
+
 /// The state of a lead at a place. Stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeadPresence {

@@ -76,10 +76,6 @@ pub(crate) async fn take_over(host: &Host, at: LeadAt) -> Result<(), Fault> {
         let lead = CellAddress::lead(&at.counter, &at.datacenter);
         open_objects::room_of_own(host, &lead, host.now_ms() + ROOM_MS_MAX).await?;
     }
-    let take = CallLead {
-        at,
-        path: String::new(),
-        message: Vec::new(),
-    };
-    call_within(host, &take, TAKE_MS_MAX).await.map(|_| ())
+    let take = CallLead::take(at);
+    call_within(host, &take, TAKE_MS_MAX).await.map(drop)
 }
