@@ -93,7 +93,7 @@ impl BoardCore {
             }
             // The owner of a spread board names its shards to the next board; a shard waits for commands of its owner.
             let role = &loaded.role;
-            let is_left = role.layout.number > 0 || role.moving.is_some() || !role.ended.is_empty();
+            let is_left = role.layout.number > 0 || !role.moves.is_at_rest();
             Ok(!head.is_living && !has_rest && !is_left && ledgers.records() == 0)
         })?;
         Ok(is_over && self.beginning.get().is_none() && !self.moves.is_receiving())

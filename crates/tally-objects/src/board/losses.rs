@@ -34,7 +34,7 @@ impl BoardCore {
         if role.is_here() {
             return Ok(());
         }
-        if let Some(moving) = role.moving {
+        if let Some(moving) = role.moves.moving() {
             // Sealed shards answer nothing.
             let unseal = ShardCommand::Unseal(moving.number);
             self.command_all(board, role.layout, &unseal).await?;

@@ -4,6 +4,7 @@ use super::state::Loaded;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tally_core::board::directory::SegmentDirectory;
+use tally_core::handover::copies::CopyTarget;
 use tally_wire::messages::ShardState;
 
 /// How many members or records one message of a move holds: at most about 2 MB each.
@@ -24,15 +25,16 @@ pub(super) struct BoardMoves {
     pub(super) due_ms: Cell<i64>,
     /// When a shard last reported.
     pub(super) reported_ms: Cell<i64>,
+    /// Whether this object was told to delete everything: its layout has ended, and a late message must not fill it
+    /// again.
+    pub(super) is_over: Cell<bool>,
     /// The progress of a target.
     pub(super) receiving: RefCell<Option<ReceiveProgress>>,
 }
 
 /// The progress of a target that receives members.
 pub(super) struct ReceiveProgress {
-    pub(super) number: u64,
-    /// The number of the last message with members that was stored.
-    pub(super) turn: u64,
+    pub(super) target: CopyTarget,
     /// The number of each period here, by its beginning.
     pub(super) epochs: BTreeMap<i64, (i64, Epoch)>,
 }

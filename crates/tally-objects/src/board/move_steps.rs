@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use tally_core::board::directory::SegmentDirectory;
 use tally_core::board::placing::ShardAt;
 use tally_core::counter::id::CounterId;
+use tally_core::handover::copies::{CopyTarget, Received};
+use tally_core::handover::giver::Given;
 use tally_core::order::map_of;
 use tally_wire::messages::{
     CommandShard, Fault, MovedMember, MovedRecord, ShardCommand, ShardMeasure, ShardReply,
@@ -27,6 +29,7 @@ impl BoardCore {
         match command {
             ShardCommand::Drop => {
                 self.moves.receiving.take();
+                self.moves.is_over.set(true);
                 self.delete_all().await?;
                 Ok(ShardReply::Done)
             }
@@ -36,6 +39,7 @@ impl BoardCore {
                 Ok(ShardReply::Lost)
             }
             ShardCommand::Begin(is) => self.begin_shard(&board, at, &is, true),
+            ShardCommand::Receive(..) if self.moves.is_over.get() => Ok(ShardReply::Lost),
             ShardCommand::Receive(is, periods) => self.receive(&board, at, &is, periods),
             command => {
                 let is_mine = self.role().is_some_and(|(_, role, _)| role.at == at);
@@ -96,9 +100,10 @@ impl BoardCore {
     ) -> Result<ShardReply, Fault> {
         if self.generation().is_some() {
             let receiving = self.moves.receiving.borrow();
-            let known = receiving.as_ref().map(|known| (known.number, known.turn));
+            let known = receiving.as_ref().map(|known| known.target);
+            let begun = CopyTarget::begin(is.layout.number);
             let is_same = self.generation() == Some(is.generation);
-            return Ok(match is_same && known == Some((is.layout.number, 0)) {
+            return Ok(match is_same && known == Some(begun) {
                 true => ShardReply::Done,
                 false => ShardReply::Lost,
             });
@@ -115,10 +120,8 @@ impl BoardCore {
         };
         // These numbers are above those that the object began with.
         let epochs = periods.into_iter().zip(10..).map(epoch).collect();
-        let number = is.layout.number;
         self.moves.receiving.replace(Some(ReceiveProgress {
-            number,
-            turn: 0,
+            target: CopyTarget::begin(is.layout.number),
             epochs,
         }));
         Ok(ShardReply::Done)
@@ -130,33 +133,23 @@ impl BoardCore {
             ShardCommand::TrackChanges(number) => {
                 self.catch_up()?;
                 self.commit(|loaded| {
-                    if number <= loaded.role.given_up {
-                        return Ok(ShardReply::Lost);
-                    }
-                    // A repeated message must not drop recorded changes.
-                    if loaded.role.recording != number {
-                        self.rows.begin_recording()?;
-                        loaded.role.recording = number;
+                    match loaded.role.source.track(number) {
+                        Given::Seal { .. } => self.rows.begin_recording()?,
+                        Given::Rows { .. } => {}
+                        _ => return Ok(ShardReply::Lost),
                     }
                     self.periods_of(loaded)
                 })
             }
             ShardCommand::Seal(number) => {
                 self.catch_up()?;
-                self.commit(|loaded| {
-                    if loaded.role.recording != number {
-                        return Ok(ShardReply::Lost);
-                    }
-                    loaded.role.sealed = number;
-                    self.periods_of(loaded)
+                self.commit(|loaded| match loaded.role.source.seal(number) {
+                    true => self.periods_of(loaded),
+                    false => Ok(ShardReply::Lost),
                 })
             }
             ShardCommand::Unseal(number) => self.commit(|loaded| {
-                let role = &mut loaded.role;
-                role.given_up = role.given_up.max(number);
-                if role.recording <= number {
-                    (role.recording, role.sealed) = (0, 0);
-                }
+                loaded.role.source.cancel(number);
                 Ok(ShardReply::Done)
             }),
             ShardCommand::End(generation) => self.commit(|loaded| {
@@ -212,7 +205,7 @@ impl BoardCore {
 
     /// The shard, while it records changes for a move.
     fn recording(&self, number: u64) -> Option<Ref<'_, Loaded>> {
-        let is_recording = |loaded: &&Loaded| loaded.role.recording == number;
+        let is_recording = |loaded: &&Loaded| loaded.role.source.gives(number);
         let loaded = self.loaded.borrow();
         Ref::filter_map(loaded, |loaded| loaded.as_ref().filter(is_recording)).ok()
     }
@@ -269,13 +262,14 @@ impl BoardCore {
         members: &[MovedMember],
     ) -> Result<ShardReply, Fault> {
         let mut receiving = self.moves.receiving.borrow_mut();
-        let Some(receiving) = receiving.as_mut().filter(|known| known.number == number) else {
+        let Some(receiving) = receiving.as_mut() else {
             return Ok(ShardReply::Lost);
         };
-        if turn <= receiving.turn {
-            return Ok(ShardReply::Done);
+        match receiving.target.receive(number, turn) {
+            Received::Lost => return Ok(ShardReply::Lost),
+            Received::Known => return Ok(ShardReply::Done),
+            Received::New => {}
         }
-        receiving.turn = turn;
         let taken = self.commit(|_| {
             for (start, name, member) in members {
                 if let Some((epoch, taken)) = receiving.epochs.get_mut(start) {
@@ -303,18 +297,17 @@ impl BoardCore {
         });
         if taken.is_err() {
             // Memory no longer matches storage.
-            receiving.number = 0;
+            receiving.target.lose();
         }
         taken
     }
 
     fn take_records(&self, number: u64, records: &[MovedRecord]) -> Result<ShardReply, Fault> {
         let receiving = self.moves.receiving.borrow();
-        let is_other = receiving
-            .as_ref()
-            .is_none_or(|known| known.number != number);
+        let is_of = |known: &ReceiveProgress| known.target.is_of(number);
+        let is_receiving = receiving.as_ref().is_some_and(is_of);
         drop(receiving);
-        if is_other {
+        if !is_receiving {
             return Ok(ShardReply::Lost);
         }
         self.commit(|loaded| {
@@ -332,7 +325,7 @@ impl BoardCore {
     /// Becomes a shard with the members that it has received.
     fn finish(&self, number: u64, period: (i64, i64)) -> Result<ShardReply, Fault> {
         let receiving = self.moves.receiving.take();
-        let Some(receiving) = receiving.filter(|known| known.number == number) else {
+        let Some(receiving) = receiving.filter(|known| known.target.is_of(number)) else {
             let loaded = self.loaded.borrow();
             let is_done =
                 |loaded: &Loaded| loaded.head.is_living && loaded.role.layout.number == number;

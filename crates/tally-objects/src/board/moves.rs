@@ -68,7 +68,7 @@ impl BoardCore {
         if self.moves.is_carrying(now_ms) {
             return None;
         }
-        let is_left = role.moving.is_some() || !role.ended.is_empty() || role.has_unsent_state;
+        let is_left = !role.moves.is_at_rest() || role.has_unsent_state;
         let wants = head.is_living
             && self
                 .wanted_shards(role.layout, role.placing.shards, role.is_elsewhere)
@@ -95,9 +95,9 @@ impl BoardCore {
             return Ok(());
         }
         self.moves.due_ms.set(now_ms + AGAIN_MS);
-        if role.moving.is_some() {
+        if role.moves.moving().is_some() {
             // The memory of the copy is gone.
-            self.give_up(&board).await?;
+            self.cancel(&board).await?;
         }
         self.send_settings().await?;
         self.end_layouts(&board).await?;
@@ -224,11 +224,12 @@ impl BoardCore {
 
     /// Tells the objects of ended layouts to delete everything.
     async fn end_layouts(&self, board: &CounterId) -> Result<(), Fault> {
-        let ended = self.role().map(|(_, role, _)| role.ended);
-        for layout in ended.unwrap_or_default() {
-            self.command_all(board, layout, &ShardCommand::Drop).await?;
+        let moves = self.role().map(|(_, role, _)| role.moves);
+        for layout in moves.unwrap_or_default().debts() {
+            self.command_all(board, *layout, &ShardCommand::Drop)
+                .await?;
             self.commit(|loaded| {
-                loaded.role.ended.retain(|other| *other != layout);
+                loaded.role.moves.paid(*layout);
                 Ok(())
             })?;
         }
@@ -236,39 +237,30 @@ impl BoardCore {
     }
 
     /// Cancels the move that is under way: its sources resume, its targets are deleted.
-    async fn give_up(&self, board: &CounterId) -> Result<(), Fault> {
+    async fn cancel(&self, board: &CounterId) -> Result<(), Fault> {
         let Some((_, role, _)) = self.role() else {
             return Ok(());
         };
-        let Some(moving) = role.moving else {
+        let Some(moving) = role.moves.moving() else {
             return Ok(());
         };
         let unseal = ShardCommand::Unseal(moving.number);
         self.command_all(board, role.layout, &unseal).await?;
         self.commit(|loaded| {
-            if loaded.role.moving == Some(moving) {
-                loaded.role.moving = None;
-                loaded.role.ended.push(moving);
-            }
+            loaded.role.moves.cancel(moving);
             Ok(())
         })
     }
 
     /// Moves all members to `shards` shards; returns whether it did. A failed move is cancelled, now or later.
     async fn spread_over(&self, board: &CounterId, shards: u32) -> Result<bool, Fault> {
-        let to = self.commit(|loaded| {
-            let role = &mut loaded.role;
-            role.newest += 1;
-            let number = role.newest;
-            let to = Layout { number, shards };
-            role.moving = Some(to);
-            Ok(to)
-        })?;
+        let layout = |number| Layout { number, shards };
+        let to = self.commit(|loaded| Ok(loaded.role.moves.begin(layout)))?;
         match self.carry(board, to).await {
             Ok(true) => Ok(true),
-            Ok(false) => self.give_up(board).await.map(|()| false),
+            Ok(false) => self.cancel(board).await.map(|()| false),
             Err(fault) => {
-                self.give_up(board).await?;
+                self.cancel(board).await?;
                 Err(fault)
             }
         }
@@ -329,12 +321,10 @@ impl BoardCore {
                 sequence: is.sequence,
                 ..is_now(loaded)
             };
-            let Loaded { head, role, .. } = &*loaded;
-            let is_same = role.moving == Some(to) && head.is_living && now == is;
-            if is_same {
-                self.begin_layout(loaded, from, to)?;
+            if !loaded.head.is_living || now != is {
+                return Ok(false);
             }
-            Ok(is_same)
+            self.begin_layout(loaded, from, to)
         })
     }
 
@@ -361,24 +351,25 @@ impl BoardCore {
         Ok(changed.await?.is_some())
     }
 
-    /// Begins the new layout.
-    fn begin_layout(&self, loaded: &mut Loaded, from: Layout, to: Layout) -> Result<(), Fault> {
-        self.moves.wanted.set(0);
+    /// Begins the new layout; returns whether the move was still under way.
+    fn begin_layout(&self, loaded: &mut Loaded, from: Layout, to: Layout) -> Result<bool, Fault> {
+        let has_objects = from.number > 0;
         let role = &mut loaded.role;
-        role.layout = to;
-        role.moving = None;
-        role.is_elsewhere = false;
-        role.sealed = 0;
-        role.recording = 0;
-        if from.number > 0 {
-            role.ended.push(from);
-            return Ok(());
+        if !role.moves.arrive(to, has_objects.then_some(from)) {
+            return Ok(false);
         }
-        // The former rows of this object are deleted by its alarm.
-        loaded.begin_epoch();
-        loaded.keep_periods(&self.rows, 0)?;
-        loaded.head.set_ledgers(&Default::default());
-        self.rows.delete_records(WHOLE_MAX)
+        self.moves.wanted.set(0);
+        role.layout = to;
+        role.is_elsewhere = false;
+        role.source.end();
+        if !has_objects {
+            // The former rows of this object are deleted by its alarm.
+            loaded.begin_epoch();
+            loaded.keep_periods(&self.rows, 0)?;
+            loaded.head.set_ledgers(&Default::default());
+            self.rows.delete_records(WHOLE_MAX)?;
+        }
+        Ok(true)
     }
 
     /// Copies the members and the records of a source, while it changes.

@@ -286,7 +286,7 @@ impl BoardCore {
         if !role.is_here() {
             return Some(Misplaced::Spread(role.layout));
         }
-        if role.sealed > 0 {
+        if role.source.is_sealed() {
             return Some(Misplaced::Moving);
         }
         (at.layout > 0 && !head.is_living).then_some(Misplaced::Stale)

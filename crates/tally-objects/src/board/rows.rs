@@ -21,6 +21,7 @@ use tally_core::board::settings::Settings;
 use tally_core::counter::id::CounterId;
 use tally_core::counter::ledger::{KeySource, Ledger};
 use tally_core::counter::ledgers::Ledgers;
+use tally_core::handover::copies::{CopyOwner, CopySource};
 use tally_host::object::{Rows, SqlValue};
 use tally_wire::messages::Fault;
 
@@ -78,12 +79,8 @@ pub(super) struct BoardRole {
     /// The layout of the board, as far as this object knows.
     pub(super) layout: Layout,
     pub(super) placing: Placing,
-    /// The owner: the highest number that a layout has had.
-    pub(super) newest: u64,
-    /// The owner: the layout to which members are being moved.
-    pub(super) moving: Option<Layout>,
-    /// The owner: ended or cancelled layouts whose objects must still be notified.
-    pub(super) ended: Vec<Layout>,
+    /// The owner: the moves from layout to layout.
+    pub(super) moves: CopyOwner<Layout>,
     /// The owner: whether shards must still get its settings, or the end of the board.
     pub(super) has_unsent_state: bool,
     /// The owner: whether the objects were created near another home than the present one.
@@ -91,11 +88,8 @@ pub(super) struct BoardRole {
     /// The owner: whether commands of sorted sets run here, which need all members: then it is not spread
     /// automatically.
     pub(super) is_whole: bool,
-    /// A source: the move for which it records changed members, and the move that has sealed it; 0 for none.
-    pub(super) recording: u64,
-    pub(super) sealed: u64,
-    /// A source: no move up to this number may seal it.
-    pub(super) given_up: u64,
+    /// An object with members: the move in which they leave it.
+    pub(super) source: CopySource,
     /// A shard: the owner's sequence in its last command with the board's state.
     pub(super) received_sequence: u64,
 }

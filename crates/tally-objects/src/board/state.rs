@@ -135,7 +135,7 @@ impl Loaded {
     ) -> Result<(), Fault> {
         let head = &mut self.head;
         rows.put_member(head.epoch, name, after)?;
-        if self.role.recording > 0 {
+        if self.role.source.is_noting() {
             rows.record_changed(head.epoch, name)?;
         }
         head.sequence = head.sequence.max(self.next_sequence.saturating_sub(1)) + 1;
@@ -227,13 +227,6 @@ impl Loaded {
         Ok(true)
     }
 
-    /// Cancels a move that is under way: what it has copied is no longer valid.
-    pub(super) fn refuse_move(&mut self) {
-        let role = &mut self.role;
-        role.given_up = role.given_up.max(role.recording);
-        role.recording = 0;
-    }
-
     /// Begins without members.
     pub(super) fn begin_epoch(&mut self) {
         self.head.epoch += 1;
@@ -248,7 +241,7 @@ impl Loaded {
 
     /// Whether it exists, has its members here and may change them.
     pub(super) fn is_at_work(&self) -> bool {
-        self.head.is_living && self.role.is_here() && self.role.sealed == 0
+        self.head.is_living && self.role.is_here() && !self.role.source.is_sealed()
     }
 
     /// Removes expired members and periods. Returns whether anything has changed.

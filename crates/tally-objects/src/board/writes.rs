@@ -459,7 +459,7 @@ impl BoardCore {
             fingerprint: once.fingerprint,
             written: written.clone(),
         };
-        let is_noted = loaded.role.recording > 0;
+        let is_noted = loaded.role.source.is_noting();
         self.rows.put_record(slot, once.key, &record, is_noted)?;
         Ok(BoardWritten::Done(written))
     }

@@ -402,7 +402,7 @@ impl BoardCore {
     ) -> Result<KeptSize, Fault> {
         let (size, reply) = (size_of(reply), reply.clone());
         let record = StoredReply { fingerprint, reply };
-        let is_noted = loaded.role.recording > 0;
+        let is_noted = loaded.role.source.is_noting();
         self.rows.put_record(slot, key, &record, is_noted)?;
         Ok(size)
     }
@@ -448,7 +448,8 @@ impl BoardCore {
             }));
         }
         let archive = loaded.head.settings.archive;
-        loaded.refuse_move();
+        // What a move has copied is not valid any more.
+        loaded.role.source.refuse();
         loaded.begin_epoch();
         loaded.keep_periods(&self.rows, archive)?;
         Ok(None)
