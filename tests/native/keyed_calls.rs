@@ -264,6 +264,10 @@ fn a_refusal_after_an_attempt_that_was_not_answered_is_unknown_where_nothing_is_
     assert_eq!(after_unknown(Some(0), refused.clone()), refused);
     let drawn = after_unknown(None, refused);
     assert!(matches!(drawn, Err(Fault::Unavailable(_))), "{drawn:?}");
+    for moves in [Some(0), None] {
+        let moving = after_unknown(moves, Err(Fault::NotLocated));
+        assert!(matches!(moving, Err(Fault::Unavailable(_))), "{moving:?}");
+    }
 }
 
 #[test]

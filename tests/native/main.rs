@@ -116,6 +116,7 @@ mod protocol_messages_keyed;
 mod protocol_messages_limit;
 mod protocol_messages_operate;
 mod protocol_metrics;
+mod protocol_moves;
 mod protocol_names;
 mod protocol_numbers;
 mod protocol_operations;

@@ -227,6 +227,7 @@ pub fn after_unknown(moves: Option<u32>, second: Result<Counted, Fault>) -> Resu
     let detail = "an earlier attempt was not answered".to_owned();
     let counted = match second {
         Err(Fault::Refused(_)) if moves.is_none() => return Err(Fault::Unavailable(detail)),
+        Err(Fault::NotLocated) => return Err(Fault::Unavailable(detail)),
         second => second?,
     };
     let is_for_good = |outcome: &KeyedOutcome| {

@@ -148,6 +148,8 @@ impl Carrier for Caller<'_> {
                 count.newest = newest(lives);
                 self.call(&count, second).await
             }
+            // Nothing was counted, because the lead moves.
+            Err(Fault::NotLocated) => self.call(&count, second).await,
             outcome => outcome,
         }?;
         leads_apart::cache(self.host, &count.to, counted.is_apart);
@@ -240,13 +242,13 @@ fn is_local(host: &Host) -> bool {
     host.setting(IDEMPOTENCY).as_deref() == Some(IDEMPOTENCY_DATACENTER)
 }
 
-/// Calls, and retries once if the outcome is unknown.
+/// Calls, and retries once if the outcome is unknown, or if the lead moves.
 async fn twice<T, F: Future<Output = Result<T, Fault>>>(
     attempt: impl Fn(u64) -> F,
 ) -> Result<T, Fault> {
     let [first, second] = ATTEMPTS_MS;
     match attempt(first).await {
-        Err(Fault::Unavailable(_)) => attempt(second).await,
+        Err(fault) if fault.is_passing() => attempt(second).await,
         outcome => outcome,
     }
 }

@@ -6,6 +6,7 @@
 //! lead lives.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use tally_simulation::{Chance, ClientRequest, Faults, Role, Verdict};
@@ -269,6 +270,44 @@ fn a_new_number_of_tablets_is_noted_whole_or_not_at_all() {
         }
     }
     assert!(refused > 4, "few partitions were out: {refused}");
+}
+
+/// The former place does not answer, so the new one refuses: it has not counted the write, and nobody else has.
+#[test]
+fn a_client_learns_that_a_write_to_a_lead_that_cannot_move_was_not_counted() {
+    let all = Deployment::new(6, TABLET_COUNT, None);
+    all.write_each(&["hits"], 0);
+    all.change(Some("4"), &[Role::Edge]);
+    let is_away = Rc::new(Cell::new(true));
+    let away = is_away.clone();
+    all.world.set_judge(move |judged| {
+        let verdict = match away.get() && judged.path == "/give-lead" {
+            true => Verdict::Unreached,
+            false => Verdict::Answered,
+        };
+        Box::pin(async move { verdict })
+    });
+    let add = |key: Option<&str>| {
+        let mut write = ClientRequest::new("POST", "/counters/hits/increment").json("{}");
+        if let Some(key) = key {
+            write = write.header("idempotency-key", key);
+        }
+        all.world.run(all.client(0).ask(write)).expect("an answer")
+    };
+    for key in [None, Some("key")] {
+        let refused = add(key);
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        assert!(
+            refused.text().contains("nothing was counted"),
+            "{}",
+            refused.text()
+        );
+    }
+    is_away.set(false);
+    for key in [None, Some("key")] {
+        assert_eq!(add(key).status, 200);
+    }
+    assert_eq!(all.value("hits"), Some(3));
 }
 
 /// A lead has rows of a counter that has ended, and does not answer for longer than the end is remembered at least.

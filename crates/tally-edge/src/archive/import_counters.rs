@@ -159,7 +159,7 @@ impl Import<'_> {
         let mut tries = 1;
         loop {
             match call_within(&self.context.host, &operate, OPERATE_MS_MAX).await {
-                Err(Fault::Unavailable(_)) if tries < STEP_TRIES => {
+                Err(fault) if fault.is_passing() && tries < STEP_TRIES => {
                     tries += 1;
                     self.context.host.sleep_ms(STEP_AGAIN_MS).await;
                 }
@@ -223,7 +223,7 @@ impl Import<'_> {
                     install.to = CellAddress::lead(id, &home);
                     continue;
                 }
-                Err(Fault::Unavailable(_)) if tries < STEP_TRIES => {
+                Err(fault) if fault.is_passing() && tries < STEP_TRIES => {
                     tries += 1;
                     host.sleep_ms(STEP_AGAIN_MS).await;
                     continue;

@@ -180,7 +180,7 @@ async fn send_flush(
 ) -> Result<FlushAnswer, Fault> {
     let mut last = None;
     for milliseconds in ATTEMPTS_MS {
-        let is_retry = matches!(last, Some(Fault::Unavailable(_)));
+        let is_retry = last.as_ref().is_some_and(Fault::is_passing);
         let outcome = match batcher {
             Some(batcher) => batcher.call(&flush, milliseconds).await,
             None => call_within(host, &flush, milliseconds).await,
@@ -193,6 +193,8 @@ async fn send_flush(
             // The attempt before may still be on its way, and be counted. If this were taken for a refusal, the write
             // would be sent elsewhere and count twice.
             (Err(_), Some(fault @ Fault::Unavailable(_))) => return Err(fault),
+            // Nothing was counted, because the lead moves: it may be found now.
+            (Err(fault @ Fault::NotLocated), _) => last = Some(fault),
             (Err(Fault::Refused(refusal @ Refusal::Newer(generation))), _) => {
                 flush.load.newest = generation.max(newest_at(host.now_ms()));
                 last = Some(Fault::Refused(refusal));

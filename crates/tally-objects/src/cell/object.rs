@@ -245,8 +245,10 @@ impl CellCore {
         }
         let (mut requested_ms, mut seals) = (self.host.now_ms(), self.state.borrow().seals());
         let mut answer = self.ask_for_grant(me, ttl_if_new).await;
-        if answer == Err(Fault::NotLocated) {
-            self.locate(LeadName::of(me)).await?;
+        // Of a shard's lead it says that the lead moves: a shard searches for no lead.
+        if me.is_lead() && answer == Err(Fault::NotLocated) {
+            let located = self.locate(LeadName::of(me)).await;
+            located.map_err(Fault::while_moving)?;
             self.readable()?;
             if !self.state.borrow().needs_grant(self.host.now_ms()) {
                 return Ok(());

@@ -35,7 +35,8 @@ pub enum Fault {
     /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
     #[error("the lead lives in {0:?}")]
     Moved(LeadPlace),
-    /// The root has granted nothing: the lead may be elsewhere, and must look for its rows first.
+    /// The lead may be elsewhere, and was not found: the root has granted nothing, or a place that may have the rows did
+    /// not give them. Nothing was counted, and the same call may succeed soon.
     #[error("the lead may live elsewhere")]
     NotLocated,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can
@@ -49,6 +50,22 @@ pub enum Fault {
     /// asked by [`super::root_moves::CallPartition`]. Nothing was done.
     #[error("the number of partitions was changed")]
     Repartitioned,
+}
+
+impl Fault {
+    /// Whether the same call may succeed soon: nobody answered, or what it needs is moving.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::NotLocated)
+    }
+
+    /// The fault of a call that was refused while a lead moves, before anything was counted.
+    #[must_use]
+    pub fn while_moving(self) -> Self {
+        match self {
+            Self::Unavailable(_) => Self::NotLocated,
+            other => other,
+        }
+    }
 }
 
 impl From<BrokenLog> for Fault {
