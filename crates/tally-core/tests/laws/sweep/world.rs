@@ -67,7 +67,7 @@ pub struct World {
     removed: Option<Guard>,
     layout: u8,
     /// The layout by which each bundle was moved last.
-    moved: [u8; BUNDLES as usize],
+    moved: [u8; 4],
     now_ms: i64,
     stored: Option<Sweep<u8>>,
     memory: Option<Sweep<u8>>,
@@ -84,7 +84,7 @@ impl World {
             progress,
             removed,
             layout: 0,
-            moved: [0; BUNDLES as usize],
+            moved: [0; 4],
             now_ms: 0,
             stored: None,
             memory: None,
