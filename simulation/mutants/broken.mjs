@@ -719,8 +719,8 @@ export const MUTATIONS = [
   [
     "a revoked key is believed for as long as where the directory is away",
     "crates/tally-edge/src/deployment/api_keys.rs",
-    "&& known.age_ms <= KEY_USABLE_MS",
-    "&& known.age_ms <= KEY_STALE_MS_MAX",
+    "usable_ms: KEY_USABLE_MS,",
+    "usable_ms: KEY_STALE_MS_MAX,",
     "made_keys::a_revoked_key_is_refused_everywhere_within_the_bound_and_where_it_was_revoked_at_once",
   ],
   [
@@ -1069,8 +1069,8 @@ export const MUTATIONS = [
   [
     "a top from before a bulk body is shared after it",
     "crates/tally-edge/src/read/gathered.rs",
-    "retain(|_| false);",
-    "retain(|_| true);",
+    "forget_where(|_| true)",
+    "forget_where(|_| false)",
     "services/totals::bodies::lists_sums_and_tops_contain_what_a_body_has_counted_before_them",
   ],
   [

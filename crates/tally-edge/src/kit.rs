@@ -10,6 +10,7 @@
 //! | [`media_ranges`] | what a client accepts |
 //! | [`request_key`] | the keys that name writes which count once |
 //! | [`hash_keys`] | keys and salts of hashes |
+//! | [`shared_reads`] | values that requests share, and their reads |
 //! | [`visitors`] | the limits of visitors without keys and of holders of shares |
 
 pub(crate) mod body;
@@ -20,4 +21,5 @@ pub(crate) mod media_ranges;
 pub(crate) mod request_context;
 pub(crate) mod request_key;
 pub(crate) mod respond;
+pub(crate) mod shared_reads;
 pub(crate) mod visitors;

@@ -251,8 +251,7 @@ async fn far_summary(
 ) -> Result<Option<Rc<BoardSeen>>, Problem> {
     context.visitor().read(1)?;
     let _waiting = context.waiting();
-    let read = summary::summary(context, board).await;
-    Ok(read.ok().and_then(Result::ok))
+    Ok(summary::summary(context, board).await)
 }
 
 async fn named(

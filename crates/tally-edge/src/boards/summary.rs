@@ -3,37 +3,34 @@
 //!
 //! Invariant: an answer from a summary is the board's state at its `as_of`, and is never called exact.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::kit::request_context::RequestContext;
+use crate::kit::shared_reads::SharedReads;
 use tally_core::board::settings::{Order, Ties};
 use tally_core::board::summary::SUMMARY_TOP;
 use tally_core::counter::id::CounterId;
-use tally_core::isolate::aged_cache::AgedCache;
-use tally_host::{Host, State};
+use tally_core::isolate::shared_read::{AfterFault, ReadRule, ReadValue};
+use tally_host::Host;
 use tally_shared::board_shards::key_of;
 use tally_shared::boards::{self, BoardReader};
-use tally_wire::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen, Fault};
+use tally_shared::call::CALL_MS_MAX;
+use tally_wire::messages::{BoardAnswer, BoardPosition, BoardQuestion, BoardSeen};
 
 /// The most boards whose summaries an isolate caches: at most 350 KB each, so 6 MB.
 const SUMMARIES_MAX: usize = 16;
 
-/// The age from which on a summary is refreshed in the background, milliseconds.
-const FRESH_MS: i64 = 1_000;
+/// The ages of a summary. An older one is taken where the board itself does not answer either: see [`known`].
+const SUMMARY_AGES: ReadRule = ReadRule {
+    fresh_ms: 1_000,
+    usable_ms: 10_000,
+    stale_ms: 10_000,
+    read_ms: CALL_MS_MAX,
+    after_fault: AfterFault::RestOne,
+};
 
-/// The largest age of a summary that is used during the refresh, milliseconds; with an older one the reader waits.
-const USABLE_MS: i64 = 10_000;
-
-/// Those of this isolate, each read at its `as_of`.
-#[derive(Default)]
-struct Summaries(RefCell<AgedCache<CounterId, Rc<BoardSeen>, SUMMARIES_MAX>>);
-
-impl State for Summaries {
-    fn begin(_host: &Host) -> Self {
-        Self::default()
-    }
-}
+/// The summaries of this isolate, or why a board has none.
+type Summaries = SharedReads<CounterId, Result<Rc<BoardSeen>, BoardAnswer>, SUMMARIES_MAX>;
 
 /// Whether a board is known to be in another datacenter than the request.
 pub fn is_elsewhere(context: &RequestContext, board: &CounterId) -> bool {
@@ -43,58 +40,22 @@ pub fn is_elsewhere(context: &RequestContext, board: &CounterId) -> bool {
 
 /// The cached summary of a board, of any age.
 pub fn known(host: &Host, board: &CounterId) -> Option<Rc<BoardSeen>> {
-    with(host, |summaries| summaries.peek(board).cloned())
+    Summaries::with(host, |summaries| summaries.peek(board).cloned())?.ok()
 }
 
-/// The summary of a board: at once if one is cached, which is then refreshed for the next reader.
-///
-/// # Errors
-/// If none is cached and the board does not answer, or has none.
-pub async fn summary(
-    context: &RequestContext,
-    board: &CounterId,
-) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
-    let now_ms = context.host.now_ms();
-    let known = with(&context.host, |summaries| {
-        summaries.find(board, now_ms, FRESH_MS)
+/// The summary of a board; `None` if there is none, or the board does not answer.
+pub async fn summary(context: &RequestContext, board: &CounterId) -> Option<Rc<BoardSeen>> {
+    let look = Summaries::value(context, board, &SUMMARY_AGES, 0, |host| {
+        let board = board.clone();
+        Box::pin(async move {
+            let reading = BoardReader::new(&host, &board);
+            Ok(match reading.ask(BoardQuestion::Summary).await? {
+                BoardAnswer::Seen(seen) => ReadValue::Kept(Ok(Rc::new(*seen))),
+                other => ReadValue::Passed(Err(other)),
+            })
+        })
     });
-    let Some(known) = known.filter(|known| known.age_ms < USABLE_MS) else {
-        return read(&context.host, board).await;
-    };
-    if known.must_read {
-        let (host, board) = (context.host.clone(), board.clone());
-        // If it fails, the cached one stays in use.
-        context.wait_until(async move { drop(read(&host, &board).await) });
-    }
-    Ok(Ok(known.value))
-}
-
-fn with<T>(
-    host: &Host,
-    work: impl FnOnce(&mut AgedCache<CounterId, Rc<BoardSeen>, SUMMARIES_MAX>) -> T,
-) -> T {
-    work(&mut host.state::<Summaries>().0.borrow_mut())
-}
-
-async fn read(host: &Host, board: &CounterId) -> Result<Result<Rc<BoardSeen>, BoardAnswer>, Fault> {
-    let reading = BoardReader::new(host, board);
-    let answer = reading.ask(BoardQuestion::Summary).await;
-    with(host, |summaries| match answer {
-        Ok(BoardAnswer::Seen(seen)) => {
-            let seen = Rc::new(*seen);
-            // Its time is by the clock of the board, which does not step with the clock here.
-            summaries.put(board.clone(), seen.clone(), seen.as_of_ms, i64::MAX);
-            Ok(Ok(seen))
-        }
-        Ok(other) => {
-            summaries.remove(board);
-            Ok(Err(other))
-        }
-        Err(fault) => {
-            summaries.fail(board);
-            Err(fault)
-        }
-    })
+    look.await.ok()?.value.ok()
 }
 
 /// The first members from a summary; `None` where it has fewer.

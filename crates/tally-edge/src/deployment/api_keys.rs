@@ -4,8 +4,10 @@
 //! for longer than [`KEY_STALE_MS_MAX`]. Whether a key exists is never guessed. An invented token costs no call,
 //! because its tag is wrong.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::rc::Rc;
+
+use futures_util::future::FutureExt;
 
 use super::audit;
 use super::givers::{giver_ended, part_full};
@@ -15,12 +17,13 @@ use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use crate::kit::shared_reads::{DIRECTORY_READ, SharedReads};
 use tally_api::access::Caller;
 use tally_api::api_key::{KeyChange, key_json, keys_json, parse_change, parse_rotation};
 use tally_api::public::revoked_key_json;
 use tally_api::query::{LIST_LIMIT, Query, wrong_cursor};
 use tally_api::routes::Subject;
-use tally_core::isolate::aged_cache::AgedCache;
+use tally_core::isolate::shared_read::{ReadRule, ReadValue};
 use tally_core::order::in_order;
 use tally_core::sketch::HashKey;
 use tally_host::{Host, State};
@@ -37,10 +40,6 @@ use tally_wire::rights::{
     Scope, make_token,
 };
 
-/// How long an isolate uses a cached key without asking, milliseconds. After that it refreshes the key in the
-/// background.
-const KEY_FRESH_MS: i64 = 10_000;
-
 /// The age from which a cached key is used only after a refresh, milliseconds. So a revoked key ends within this time
 /// while the directory answers.
 pub const KEY_USABLE_MS: i64 = 30_000;
@@ -48,15 +47,16 @@ pub const KEY_USABLE_MS: i64 = 30_000;
 /// The age up to which a cached key is used while the directory does not answer, milliseconds.
 pub const KEY_STALE_MS_MAX: i64 = 900_000;
 
-/// How long the directory may take, milliseconds.
-const ASK_MS_MAX: u64 = 3_000;
+/// The ages of a key.
+const KEY_AGES: ReadRule = ReadRule {
+    fresh_ms: 10_000,
+    usable_ms: KEY_USABLE_MS,
+    stale_ms: KEY_STALE_MS_MAX,
+    ..DIRECTORY_READ
+};
 
-/// How long an isolate does not look up unknown keys after the directory did not answer, milliseconds.
+/// How long an isolate does not ask for the secret of tokens after it was not answered, milliseconds.
 const PAUSE_MS: i64 = 1_000;
-
-/// How soon a key with an unknown secret is looked up again, milliseconds. So a new secret is valid within a second,
-/// and a replaced one costs at most a call a second.
-const AGAIN_MS: i64 = 1_000;
 
 /// The most keys that an isolate caches, also unknown ones: 2,048 of at most 2.6 KB are 5.3 MB.
 const KNOWN_MAX: usize = 2_048;
@@ -64,37 +64,17 @@ const KNOWN_MAX: usize = 2_048;
 /// The most attempts of a change that conflicts with others.
 const TRIES: u32 = 3;
 
-/// The cached keys of this isolate.
+/// The keys of this isolate, by their ids and secrets: a new secret is looked up at once.
+type KnownKeys = SharedReads<(KeyId, Digest), Option<HeldKey>, KNOWN_MAX>;
+
+/// When the secret of tokens could not be read last.
 #[derive(Default)]
-struct KeyCache {
-    known: AgedCache<KeyId, Option<HeldKey>, KNOWN_MAX>,
-    failed_ms: Option<i64>,
-}
+struct SecretFailure(Cell<Option<i64>>);
 
-struct KnownKeys(RefCell<KeyCache>);
-
-impl State for KnownKeys {
+impl State for SecretFailure {
     fn begin(_host: &Host) -> Self {
-        Self(RefCell::default())
+        Self::default()
     }
-}
-
-fn with<T>(host: &Host, work: impl FnOnce(&mut KeyCache) -> T) -> T {
-    work(&mut host.state::<KnownKeys>().0.borrow_mut())
-}
-
-/// Looks up a key at the directory, and caches the answer.
-async fn ask(host: &Host, id: KeyId, secret: Digest) -> Result<Option<HeldKey>, Fault> {
-    let requested_ms = host.now_ms();
-    let found = call::refresh(host, &UseKey { id, secret }, ASK_MS_MAX).await;
-    with(host, |keys| match &found {
-        Ok(key) => keys.known.put(id, key.clone(), requested_ms, host.now_ms()),
-        Err(_) => {
-            keys.failed_ms = Some(host.now_ms());
-            keys.known.fail(&id);
-        }
-    });
-    found
 }
 
 /// The key of that id, within the allowed age.
@@ -106,44 +86,17 @@ async fn look_up(
     id: KeyId,
     secret: Digest,
 ) -> Result<Option<HeldKey>, Problem> {
-    let host = &context.host;
-    let now_ms = host.now_ms();
-    let known = with(host, |keys| keys.known.find(&id, now_ms, KEY_FRESH_MS));
-    if let Some(known) = &known
-        && known.age_ms <= KEY_USABLE_MS
-    {
-        let key = &known.value;
-        let is_other = key
-            .as_ref()
-            .is_some_and(|held| !held.key.knows(&secret, now_ms));
-        if !is_other || known.age_ms < AGAIN_MS {
-            if known.must_read {
-                let host = host.clone();
-                context.wait_until(async move { drop(ask(&host, id, secret).await) });
-            }
-            return Ok(key.clone());
-        }
-    }
-    let is_paused = with(host, |keys| keys.is_paused(now_ms));
-    let answer = match is_paused {
-        true => Err(Fault::Unavailable(
-            "the directory does not answer".to_owned(),
-        )),
-        false => ask(host, id, secret).await,
-    };
-    answer.or_else(|fault| {
-        let now_ms = host.now_ms();
-        let stale = with(host, |keys| {
-            keys.known.within(&id, now_ms, KEY_STALE_MS_MAX)
-        });
-        stale.ok_or_else(|| unread(&fault))
-    })
-}
-
-impl KeyCache {
-    fn is_paused(&self, now_ms: i64) -> bool {
-        let failed_ms = self.failed_ms;
-        failed_ms.is_some_and(|failed_ms| now_ms.abs_diff(failed_ms) < PAUSE_MS.unsigned_abs())
+    let name = (id, secret);
+    let look = KnownKeys::value(context, &name, &KEY_AGES, 0, |host| {
+        let read = async move {
+            let found = call::refresh(&host, &UseKey { id, secret }, DIRECTORY_READ.read_ms).await;
+            found.map(ReadValue::Kept)
+        };
+        read.boxed_local()
+    });
+    match look.await {
+        Ok(found) => Ok(found.value),
+        Err(why) => Err(why.into_problem(|fault| unread(&fault))),
     }
 }
 
@@ -154,13 +107,15 @@ fn unread(fault: &Fault) -> Problem {
 
 /// The deployment's secret that signs tokens. Invented tokens make an isolate ask for it at most once a second.
 async fn names(host: &Host) -> Result<Rc<HashKey>, Problem> {
-    if with(host, |keys| keys.is_paused(host.now_ms())) {
+    let failure = host.state::<SecretFailure>();
+    let is_recent = |failed_ms: i64| host.now_ms().abs_diff(failed_ms) < PAUSE_MS.unsigned_abs();
+    if failure.0.get().is_some_and(is_recent) {
         let fault = Fault::Unavailable("the directory does not answer".to_owned());
         return Err(unread(&fault));
     }
     let names = name_key(host).await;
     if names.is_err() {
-        with(host, |keys| keys.failed_ms = Some(host.now_ms()));
+        failure.0.set(Some(host.now_ms()));
     }
     names
 }
@@ -485,10 +440,9 @@ fn forget(host: &Host, id: KeyId) {
         held.as_ref()
             .is_some_and(|held| held.inheritance.above.contains(&id))
     };
-    let now_ms = host.now_ms();
-    with(host, |keys| {
-        keys.known.forget(&id, now_ms);
-        keys.known.forget_where(is_of, now_ms);
+    KnownKeys::with(host, |keys| {
+        keys.forget_keys(|(known, _)| *known == id);
+        keys.forget_where(is_of);
     });
     shares::forget_below(host, id);
 }

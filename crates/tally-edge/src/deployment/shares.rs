@@ -3,7 +3,7 @@
 //! Invariant: a revoked share is valid for no call after [`SHARE_MS_MAX`], and its streams end within
 //! [`SHARE_STREAM_MS_MAX`] of their beginning. Whether a share exists is never guessed.
 
-use std::cell::RefCell;
+use futures_util::future::FutureExt;
 
 use super::audit;
 use super::givers::{giver_ended, part_full};
@@ -12,61 +12,54 @@ use crate::kit::body;
 use crate::kit::hash_keys::name_key;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
+use crate::kit::shared_reads::{DIRECTORY_READ, SharedReads};
 use tally_api::access::Caller;
 use tally_api::live::{KEY_STREAM_MS_MAX, SHARE_STREAM_MS_MAX};
 use tally_api::public::revoked_json;
 use tally_api::query::{ListPage, PagedList, Query};
 use tally_api::routes::Subject;
 use tally_api::share::{parse_share, share_json, shares_json};
-use tally_core::isolate::aged_cache::AgedCache;
+use tally_core::isolate::shared_read::{ReadRule, ReadValue};
 use tally_core::order::put_in_order;
-use tally_host::{Host, State};
+use tally_host::Host;
 use tally_shared::call;
 use tally_wire::messages::{DeleteShare, GetShare, ListShares, PutShare, SharePut};
 use tally_wire::problem::{Code, Problem};
 use tally_wire::rights::{HeldShare, KeyId, SHARES_MAX, Scope, Share, ShareId, ShareToken};
 
-/// How long an isolate uses a cached share without asking, milliseconds.
-const FRESH_MS_MAX: i64 = 30_000;
-
 /// How long an isolate uses a cached share while the directory does not answer, milliseconds: a revoked share ends
 /// within this time.
 pub const SHARE_MS_MAX: i64 = 60_000;
 
-/// How long the directory may take, milliseconds.
-const ASK_MS_MAX: u64 = 3_000;
+/// The ages of a share.
+const SHARE_AGES: ReadRule = ReadRule {
+    fresh_ms: 10_000,
+    usable_ms: 30_000,
+    stale_ms: SHARE_MS_MAX,
+    ..DIRECTORY_READ
+};
 
 /// The most shares that an isolate caches: 1,024 of at most 700 bytes.
 const KNOWN_MAX: usize = 1_024;
 
-/// The cached shares of this isolate.
-struct KnownShares(RefCell<AgedCache<ShareId, Option<HeldShare>, KNOWN_MAX>>);
+/// The shares of this isolate.
+type KnownShares = SharedReads<ShareId, Option<HeldShare>, KNOWN_MAX>;
 
-impl State for KnownShares {
-    fn begin(_host: &Host) -> Self {
-        Self(RefCell::default())
-    }
-}
-
-async fn look_up(host: &Host, id: ShareId) -> Result<Option<HeldShare>, Problem> {
-    let shares = host.state::<KnownShares>();
-    let fresh = (shares.0.borrow()).within(&id, host.now_ms(), FRESH_MS_MAX);
-    if let Some(share) = fresh {
-        return Ok(share);
-    }
-    let requested_ms = host.now_ms();
-    match call::refresh(host, &GetShare { id }, ASK_MS_MAX).await {
-        Ok(share) => {
-            (shares.0.borrow_mut()).put(id, share.clone(), requested_ms, host.now_ms());
-            Ok(share)
-        }
-        Err(fault) => {
-            let stale = (shares.0.borrow()).within(&id, host.now_ms(), SHARE_MS_MAX);
-            stale.ok_or_else(|| {
-                let detail = format!("the share cannot be looked up ({fault}); try again");
-                Problem::new(Code::Unavailable, detail)
-            })
-        }
+async fn look_up(context: &RequestContext, id: ShareId) -> Result<Option<HeldShare>, Problem> {
+    let look = KnownShares::value(context, &id, &SHARE_AGES, 0, |host| {
+        let read = async move {
+            let found = call::refresh(&host, &GetShare { id }, DIRECTORY_READ.read_ms).await;
+            found.map(ReadValue::Kept)
+        };
+        read.boxed_local()
+    });
+    let unread = |fault| {
+        let detail = format!("the share cannot be looked up ({fault}); try again");
+        Problem::new(Code::Unavailable, detail)
+    };
+    match look.await {
+        Ok(found) => Ok(found.value),
+        Err(why) => Err(why.into_problem(unread)),
     }
 }
 
@@ -117,7 +110,7 @@ async fn share_of(
     };
     let names = name_key(&context.host).await?;
     let share = match token.signed(&names) {
-        Some(id) => look_up(&context.host, id).await?,
+        Some(id) => look_up(context, id).await?,
         None => None,
     };
     let share = share.filter(|held| !held.share.has_expired(context.host.now_ms()));
@@ -236,8 +229,7 @@ pub async fn revoke(
 
 /// Removes a share from the cache of this isolate, so that it ends here at once.
 pub(super) fn host_forgets(host: &Host, id: ShareId) {
-    let shares = host.state::<KnownShares>();
-    shares.0.borrow_mut().forget(&id, host.now_ms());
+    KnownShares::with(host, |shares| shares.forget_keys(|known| *known == id));
 }
 
 /// This isolate reads the shares below a changed key at once.
@@ -246,7 +238,5 @@ pub(super) fn forget_below(host: &Host, id: KeyId) {
         held.as_ref()
             .is_some_and(|held| held.inheritance.above.contains(&id))
     };
-    let shares = host.state::<KnownShares>();
-    let now_ms = host.now_ms();
-    shares.0.borrow_mut().forget_where(is_below, now_ms);
+    KnownShares::with(host, |shares| shares.forget_where(is_below));
 }

@@ -262,7 +262,7 @@ pub async fn put_policy(
         gift: caller.limit_gift(),
     };
     let _waiting = context.waiting();
-    let asked_ms = context.host.now_ms();
+    let ticket = policies::begin(&context.host);
     let is_new = match audit::carry(context, &put).await? {
         PolicyPut::Created => true,
         PolicyPut::Replaced => false,
@@ -277,7 +277,7 @@ pub async fn put_policy(
     };
     let answer = Answer::json(policy_json(&name, &policy));
     if is_new {
-        policies::made(&context.host, &name, policy, asked_ms);
+        policies::made(&context.host, &name, policy, ticket);
         return Ok(answer.with_status(201));
     }
     policies::changed(&context.host, &name);

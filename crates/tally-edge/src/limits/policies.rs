@@ -12,9 +12,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::kit::request_context::RequestContext;
+use crate::kit::shared_reads::{DIRECTORY_READ, ReadOutcome, SharedReads, SharedValue};
 use tally_core::counter::bounded_map::BoundedMap;
 use tally_core::counter::id::CounterId;
-use tally_core::isolate::aged_cache::AgedCache;
+use tally_core::isolate::shared_read::{ReadRule, ReadTicket, ReadValue};
 use tally_core::limit::policy::overrides::{Override, OverrideSet, PatternFilter};
 use tally_core::limit::policy::{OnError, Policy};
 use tally_host::{Host, State};
@@ -34,18 +35,19 @@ const POLICIES_MAX: usize = 10_000;
 /// 1.5 KB each, so 15 MB.
 const KEYS_MAX: usize = 10_000;
 
-/// The ages of a cached policy, milliseconds. Up to the first it is used as it is. Up to the second, a use refreshes it
-/// in the background. Up to the third, it is used if it cannot be read. A change of a policy or an override is in
-/// effect everywhere after the second and the longest check: 5 s.
-const FRESH_MS: i64 = 2_500;
-const USABLE_MS: i64 = 3_500;
-const STALE_MS_MAX: i64 = 3_600_000;
-
 /// How long the directory may take, milliseconds: the caller waits for it.
 const READ_MS_MAX: u64 = 1_500;
 
-/// How long after a failure cached policies are used without another attempt, milliseconds.
-const FAILED_MS: i64 = 2_000;
+/// The ages of a policy. A change of a policy or an override is in effect everywhere after the second one and the
+/// longest check: 5 s.
+const POLICY_AGES: ReadRule = ReadRule {
+    fresh_ms: 2_500,
+    usable_ms: USABLE_MS,
+    stale_ms: 3_600_000,
+    read_ms: READ_MS_MAX,
+    ..DIRECTORY_READ
+};
+const USABLE_MS: i64 = 3_500;
 
 /// The override of a key.
 #[derive(Clone, Debug)]
@@ -94,18 +96,19 @@ impl Overrides {
     }
 }
 
-/// The cached policies.
+/// The policies of this isolate; `None` where there is none of a name.
+type KnownPolicies = SharedReads<PolicyName, Option<Rc<CachedPolicy>>, POLICIES_MAX>;
+
+/// The cached overrides.
 #[derive(Default)]
 struct PolicyMemory {
-    policies: AgedCache<PolicyName, Rc<CachedPolicy>, POLICIES_MAX>,
     /// By the name of the policy, a zero and the key.
     keys: BoundedMap<String, Option<Rc<KeyOverride>>, KEYS_MAX>,
-    failed_ms: Option<i64>,
     /// How often anything was read or dropped.
     changes: u64,
 }
 
-/// The cached policies of this isolate.
+/// The cached overrides of this isolate.
 struct IsolatePolicies(RefCell<PolicyMemory>);
 
 impl State for IsolatePolicies {
@@ -124,23 +127,16 @@ fn subject(name: &PolicyName, key: &str) -> String {
 }
 
 impl PolicyMemory {
-    fn has_failed(&self, now_ms: i64) -> bool {
-        let failed_ms = self.failed_ms;
-        failed_ms.is_some_and(|failed_ms| (0..FAILED_MS).contains(&(now_ms - failed_ms)))
-    }
-
-    /// Caches what was asked for at this time, unless something newer is cached.
-    fn store(&mut self, name: &PolicyName, stored: Stored, asked_ms: i64, now_ms: i64) {
+    /// Forgets the keys of which an answer says so.
+    fn forget(&mut self, name: &PolicyName, forgotten: &Forgotten) {
         self.changes += 1;
-        match stored.forgotten {
+        match forgotten {
             Forgotten::Nothing => {}
             Forgotten::Keys(patterns) => self.forget_keys(name, |key| {
                 patterns.iter().any(|pattern| pattern.matches(key))
             }),
             Forgotten::All => self.forget_keys(name, |_| true),
         }
-        self.policies
-            .put(name.clone(), stored.cached, asked_ms, now_ms);
     }
 
     fn forget_keys(&mut self, name: &PolicyName, is_changed: impl Fn(&str) -> bool) {
@@ -215,34 +211,17 @@ pub async fn policy_of(
     context: &RequestContext,
     name: &PolicyName,
 ) -> Result<Rc<CachedPolicy>, Problem> {
-    let now_ms = context.host.now_ms();
-    let (known, has_failed) = with(&context.host, |memory| {
-        let has_failed = memory.has_failed(now_ms);
-        let fresh_ms = if has_failed { STALE_MS_MAX } else { FRESH_MS };
-        (memory.policies.find(name, now_ms, fresh_ms), has_failed)
+    let look = KnownPolicies::value(context, name, &POLICY_AGES, 1, |host| {
+        let name = name.clone();
+        Box::pin(async move { fetch_policy(&host, &name).await })
     });
-    if let Some(known) = &known
-        && (known.age_ms <= USABLE_MS || has_failed && known.age_ms <= STALE_MS_MAX)
-    {
-        if known.must_read {
-            let (host, name) = (context.host.clone(), name.clone());
-            context.wait_until(async move {
-                let _ = read_policy(&host, &name).await;
-            });
-        }
-        return Ok(known.value.clone());
-    }
-    context.visitor().read(1)?;
-    match read_policy(&context.host, name).await {
-        Ok(Some(policy)) => Ok(policy),
-        Ok(None) => Err(not_found(name)),
-        Err(fault) => {
-            let now_ms = context.host.now_ms();
-            let stale = with(&context.host, |memory| {
-                memory.policies.within(name, now_ms, STALE_MS_MAX)
-            });
-            stale.ok_or_else(|| unread(&fault))
-        }
+    match look.await {
+        Ok(SharedValue {
+            value: Some(policy),
+            ..
+        }) => Ok(policy),
+        Ok(_) => Err(not_found(name)),
+        Err(why) => Err(why.into_problem(|fault| unread(&fault))),
     }
 }
 
@@ -294,7 +273,7 @@ async fn look_up(
     let answer = call::refresh(host, &find, READ_MS_MAX).await?;
     let found = answer.found.map(KeyOverride::of);
     with(host, |memory| {
-        let known = memory.policies.peek(policy);
+        let known = cached_policy(host, policy);
         let known = known.map_or(u64::MAX, |cached| cached.overrides.version());
         // Of an older version the patterns that have changed since are applied already.
         if answer.version >= known {
@@ -320,7 +299,33 @@ pub fn unread(fault: &Fault) -> Problem {
     Problem::new(Code::Unavailable, detail)
 }
 
-/// Reads a policy, and caches it.
+/// The cached policy of a name, whatever its age.
+fn cached_policy(host: &Host, name: &PolicyName) -> Option<Rc<CachedPolicy>> {
+    KnownPolicies::with(host, |policies| policies.peek(name).cloned().flatten())
+}
+
+/// Reads a policy, and forgets the keys of overrides that have changed.
+async fn fetch_policy(host: &Host, name: &PolicyName) -> ReadOutcome<Option<Rc<CachedPolicy>>> {
+    let known = cached_policy(host, name);
+    let get = GetPolicy {
+        name: name.clone(),
+        known: known.as_ref().and_then(|known| known.overrides.known()),
+    };
+    let read = call::refresh(host, &get, READ_MS_MAX).await?;
+    Ok(match read {
+        Some(stored) => {
+            let stored = joined(known.as_deref(), stored);
+            with(host, |memory| memory.forget(name, &stored.forgotten));
+            ReadValue::Kept(Some(stored.cached))
+        }
+        None => {
+            with(host, |memory| memory.changes += 1);
+            ReadValue::Passed(None)
+        }
+    })
+}
+
+/// Reads a policy now, and caches it.
 ///
 /// # Errors
 /// `Unavailable`.
@@ -328,66 +333,50 @@ pub async fn read_policy(
     host: &Host,
     name: &PolicyName,
 ) -> Result<Option<Rc<CachedPolicy>>, Fault> {
-    let asked_ms = host.now_ms();
-    let known = with(host, |memory| memory.policies.peek(name).cloned());
-    let get = GetPolicy {
-        name: name.clone(),
-        known: known.as_ref().and_then(|known| known.overrides.known()),
-    };
-    let read = call::refresh(host, &get, READ_MS_MAX).await;
-    with(host, |memory| match read {
-        Ok(Some(stored)) => {
-            let stored = joined(known.as_deref(), stored);
-            let cached = stored.cached.clone();
-            memory.store(name, stored, asked_ms, host.now_ms());
-            memory.failed_ms = None;
-            Ok(Some(cached))
-        }
-        Ok(None) => {
-            memory.changes += 1;
-            memory.policies.remove(name);
-            memory.failed_ms = None;
-            Ok(None)
-        }
-        Err(fault) => {
-            memory.policies.fail(name);
-            memory.failed_ms = Some(host.now_ms());
-            Err(fault)
-        }
-    })
+    let ticket = begin(host);
+    let outcome = fetch_policy(host, name).await;
+    let value = outcome.clone();
+    end(host, name, ticket, outcome);
+    value.map(ReadValue::into_value)
 }
 
-/// Caches a policy that this isolate has made, which has no overrides yet. `asked_ms`: when it was sent.
-pub fn made(host: &Host, name: &PolicyName, policy: Policy, asked_ms: i64) {
-    let cached = CachedPolicy {
+/// Begins a read, or a change that says what there is then.
+pub fn begin(host: &Host) -> ReadTicket {
+    KnownPolicies::with(host, |policies| policies.begin_alone(host.now_ms()))
+}
+
+fn end(
+    host: &Host,
+    name: &PolicyName,
+    ticket: ReadTicket,
+    outcome: ReadOutcome<Option<Rc<CachedPolicy>>>,
+) {
+    let now_ms = host.now_ms();
+    KnownPolicies::with(host, |policies| policies.end(name, ticket, now_ms, outcome));
+}
+
+/// Caches a policy that this isolate has made, which has no overrides yet.
+pub fn made(host: &Host, name: &PolicyName, policy: Policy, ticket: ReadTicket) {
+    let cached = Rc::new(CachedPolicy {
         policy: Rc::new(policy),
         overrides: Rc::new(Overrides::None),
-    };
-    let stored = Stored {
-        cached: Rc::new(cached),
-        forgotten: Forgotten::All,
-    };
-    let now_ms = host.now_ms();
-    with(host, |memory| memory.store(name, stored, asked_ms, now_ms));
+    });
+    with(host, |memory| memory.forget(name, &Forgotten::All));
+    end(host, name, ticket, Ok(ReadValue::Kept(Some(cached))));
 }
 
 /// Has a policy read anew before its next use, because this isolate has changed it, or an override of it.
 pub fn changed(host: &Host, name: &PolicyName) {
     let now_ms = host.now_ms();
-    with(host, |memory| {
-        memory.changes += 1;
-        memory.policies.age(name, USABLE_MS + 1, now_ms);
-        memory.failed_ms = None;
-    });
+    with(host, |memory| memory.changes += 1);
+    KnownPolicies::with(host, |policies| policies.age(name, USABLE_MS + 1, now_ms));
 }
 
 /// Drops a policy that this isolate has deleted.
 pub fn forget(host: &Host, name: &PolicyName) {
-    let now_ms = host.now_ms();
-    with(host, |memory| {
-        memory.changes += 1;
-        memory.policies.forget(name, now_ms);
-        memory.forget_keys(name, |_| true);
+    with(host, |memory| memory.forget(name, &Forgotten::All));
+    KnownPolicies::with(host, |policies| {
+        policies.forget_keys(|known| known == name);
     });
 }
 

@@ -3,17 +3,17 @@
 //! Invariant: readers with the same question share a fetch that is under way in this isolate, or one that began a
 //! moment ago. Each reader gets the information whether the fetch began after its own request.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
-use futures_channel::oneshot;
+use futures_util::future::LocalBoxFuture;
 
 use super::counter::unread;
 use crate::kit::request_context::RequestContext;
+use crate::kit::shared_reads::{SharedReads, SharedValue};
 use crate::write::lead_reports::settle_all;
 use tally_api::metrics::Metric;
-use tally_core::counter::bounded_map::BoundedMap;
-use tally_host::{Host, State};
+use tally_core::isolate::shared_read::{AfterFault, ReadRule, ReadValue};
+use tally_host::Host;
 use tally_shared::metrics;
 use tally_shared::{call, call_within, partitions};
 use tally_wire::messages::{Aggregate, AskTop, Fault, SumMany, Top, encode};
@@ -26,8 +26,14 @@ const FETCH_MS_MAX: u64 = 45_000;
 /// The most shared answers: at most 400 KB each, a history of 10,000 points.
 const SHARED_MAX: usize = 64;
 
-/// How often a reader checks a fetch that another request began.
-const LOOK_EVERY_MS: u64 = 5;
+/// How an answer is fetched. Its age is up to the reader; a fault is of those alone that wait for it.
+const FETCH: ReadRule = ReadRule {
+    fresh_ms: 0,
+    usable_ms: 0,
+    stale_ms: 0,
+    read_ms: FETCH_MS_MAX,
+    after_fault: AfterFault::Read,
+};
 
 /// A question about many counters.
 #[derive(Clone, Debug)]
@@ -90,35 +96,8 @@ impl ManyAnswer {
     }
 }
 
-type Fetched = Result<Rc<ManyAnswer>, Fault>;
-
-struct Shared {
-    begun_ms: i64,
-    shared_ms: i64,
-    /// `None` while it is being fetched.
-    fetched: Option<Fetched>,
-}
-
-impl Shared {
-    /// Whether it may be given to a reader that asks now. A fault is given only to those that wait for it.
-    fn is_in_use(&self, now_ms: i64) -> bool {
-        let limit_ms = match &self.fetched {
-            None => i64::try_from(FETCH_MS_MAX).unwrap_or(i64::MAX),
-            Some(Ok(_)) => self.shared_ms,
-            Some(Err(_)) => return false,
-        };
-        now_ms - self.begun_ms <= limit_ms
-    }
-}
-
 /// The shared answers of this isolate.
-struct Answers(RefCell<BoundedMap<Vec<u8>, Shared, SHARED_MAX>>);
-
-impl State for Answers {
-    fn begin(_host: &Host) -> Self {
-        Self(RefCell::default())
-    }
-}
+type Answers = SharedReads<Vec<u8>, Rc<ManyAnswer>, SHARED_MAX>;
 
 /// An answer, and whether this reader began its fetch.
 pub struct FetchedAnswer {
@@ -140,114 +119,59 @@ pub async fn gather(
 ) -> Result<FetchedAnswer, Problem> {
     let host = &context.host;
     let key = question.key()?;
+    let calls = partitions::count(host).into();
+    let read = |host: Host| {
+        let question = question.clone();
+        Box::pin(async move {
+            let begun_ms = host.now_ms();
+            settle_all(&host).await;
+            let fetched = question.fetch(&host, begun_ms).await?;
+            Ok(ReadValue::Kept(Rc::new(fetched)))
+        }) as LocalBoxFuture<'static, _>
+    };
     let waiting = context.waiting();
-    let joined = match shared_ms {
-        Some(_) => join(host, &key).await,
-        None => None,
-    };
-    let metric = match joined {
-        Some(_) => Metric::ReadCacheHit,
-        None => Metric::ReadCacheMiss,
-    };
-    metrics::count(host, metric);
-    let is_own = joined.is_none();
-    let fetched = match joined {
-        Some(fetched) => fetched,
-        None => fetch(context, question, key, shared_ms).await?,
+    let found = match shared_ms {
+        Some(shared_ms) => {
+            let rule = ReadRule {
+                fresh_ms: shared_ms,
+                usable_ms: shared_ms,
+                ..FETCH
+            };
+            Answers::value(context, &key, &rule, calls, read).await
+        }
+        None => {
+            let value = Answers::read_alone(context, &key, calls, read).await;
+            value.map(|value| SharedValue {
+                value,
+                is_own: true,
+            })
+        }
     };
     drop(waiting);
-    let gathered = fetched.map_err(unread)?;
-    Ok(FetchedAnswer { gathered, is_own })
-}
-
-/// Forgets all shared answers: what is requested from now on is fetched anew.
-pub fn forget_all(host: &Host) {
-    host.state::<Answers>().0.borrow_mut().retain(|_| false);
-}
-
-/// The problem of an answer of the wrong kind: two different questions had the same key.
-pub fn mixed_up() -> Problem {
-    Problem::new(Code::Internal, "two questions have one name")
-}
-
-/// The answer that another request is fetching, or has fetched a moment ago.
-async fn join(host: &Host, key: &[u8]) -> Option<Fetched> {
-    let answers = host.state::<Answers>();
-    let look = |begun_ms: Option<i64>| {
-        let all = answers.0.borrow();
-        let known = all.peek(key)?;
-        let is_it = match begun_ms {
-            Some(begun_ms) => known.begun_ms == begun_ms,
-            None => known.is_in_use(host.now_ms()),
-        };
-        is_it.then(|| (known.begun_ms, known.fetched.clone()))
+    let is_own = !matches!(&found, Ok(SharedValue { is_own: false, .. }));
+    let metric = match is_own {
+        false => Metric::ReadCacheHit,
+        true => Metric::ReadCacheMiss,
     };
-    let requested_ms = host.now_ms();
-    let (begun_ms, mut fetched) = look(None)?;
-    while fetched.is_none() && host.now_ms().abs_diff(requested_ms) <= FETCH_MS_MAX {
-        host.sleep_ms(LOOK_EVERY_MS).await;
-        (_, fetched) = look(Some(begun_ms))?;
-    }
-    fetched
-}
-
-/// Fetches now, also for others if the answer is shared.
-async fn fetch(
-    context: &RequestContext,
-    question: ManyQuestion,
-    key: Vec<u8>,
-    shared_ms: Option<i64>,
-) -> Result<Fetched, Problem> {
-    context
-        .visitor()
-        .read(partitions::count(&context.host).into())?;
-    let begun_ms = context.host.now_ms();
-    if let Some(shared_ms) = shared_ms {
-        begin(&context.host, &key, begun_ms, shared_ms);
-    }
-    let host = context.host.clone();
-    let (done, doing) = oneshot::channel();
-    // Others wait for it too, so it continues if this client hangs up.
-    context.wait_until(async move {
-        settle_all(&host).await;
-        let fetched = question.fetch(&host, begun_ms).await.map(Rc::new);
-        if shared_ms.is_some() {
-            end(&host, &key, begun_ms, &fetched);
-        }
-        let _ = done.send(fetched);
-    });
-    let late = || Err(Fault::Unavailable("the read took too long".to_owned()));
-    let fetched = doing.await.unwrap_or_else(|_| late());
-    if let Ok(gathered) = &fetched {
+    metrics::count(host, metric);
+    let gathered = found.map_err(|why| why.into_problem(unread))?.value;
+    if is_own {
         // A tablet is asked once for all its cells.
-        let hosts = match context.host.number(TABLET_COUNT).unwrap_or(0) {
+        let hosts = match host.number(TABLET_COUNT).unwrap_or(0) {
             0 => u64::MAX,
             tablets => tablets,
         };
         context.visitor().deduct_calls(gathered.calls().min(hosts));
     }
-    Ok(fetched)
+    Ok(FetchedAnswer { gathered, is_own })
 }
 
-fn begin(host: &Host, key: &Vec<u8>, begun_ms: i64, shared_ms: i64) {
-    let answers = host.state::<Answers>();
-    let mut all = answers.0.borrow_mut();
-    all.retain(|known| known.is_in_use(begun_ms));
-    if all.has_room(key) {
-        let new = Shared {
-            begun_ms,
-            shared_ms,
-            fetched: None,
-        };
-        all.insert(key.clone(), new);
-    }
+/// Forgets all shared answers: what is requested from now on is fetched anew.
+pub fn forget_all(host: &Host) {
+    Answers::with(host, |answers| answers.forget_where(|_| true));
 }
 
-fn end(host: &Host, key: &[u8], begun_ms: i64, fetched: &Fetched) {
-    let answers = host.state::<Answers>();
-    let mut all = answers.0.borrow_mut();
-    let known = all.get_mut(key);
-    if let Some(known) = known.filter(|known| known.begun_ms == begun_ms) {
-        known.fetched = Some(fetched.clone());
-    }
+/// The problem of an answer of the wrong kind: two different questions had the same key.
+pub fn mixed_up() -> Problem {
+    Problem::new(Code::Internal, "two questions have one name")
 }

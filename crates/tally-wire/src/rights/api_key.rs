@@ -65,7 +65,7 @@ impl KeyId {
 }
 
 /// What is stored of a secret.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest([u8; SECRET_BYTES]);
 
 impl fmt::Debug for Digest {
