@@ -211,7 +211,7 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
         // They do not move when the directory grows.
         Address::Alert(name) => {
             let id = CounterId::parse(name.as_str()).ok();
-            let partition = id.map_or(0, |id| fixed_partition_of(host, &id));
+            let partition = id.map_or(0, |id| fixed_partition_of(&id));
             names::directory(partition)
         }
         Address::Directory(partition) => names::directory(partition),
@@ -237,13 +237,13 @@ fn placement(host: &Host, address: Address<'_>) -> Option<Placement> {
 
 /// The partition of the directory that holds a counter's root, by this isolate's variables.
 pub fn partition_of(host: &Host, counter: &CounterId) -> u32 {
-    directory_ring::place_among(host, directory_ring::count(host), counter)
+    directory_ring::place_among(directory_ring::count(host), counter)
 }
 
 /// The partition of a counter among [`names::DIRECTORY_PARTITIONS`]. Leads and live readers are spread by it, so that
 /// none moves when the directory grows.
-pub fn fixed_partition_of(host: &Host, counter: &CounterId) -> u32 {
-    directory_ring::place_among(host, names::DIRECTORY_PARTITIONS, counter)
+pub fn fixed_partition_of(counter: &CounterId) -> u32 {
+    directory_ring::place_among(names::DIRECTORY_PARTITIONS, counter)
 }
 
 /// The receiver of a message that may travel in a batch; `None` if its object hosts one tenant alone.
@@ -275,12 +275,8 @@ pub fn has_tablets(host: &Host) -> bool {
 }
 
 /// The place of a counter's lead, if leads are spread over this many tablets.
-pub fn place_among(host: &Host, tablets: Option<u32>, counter: &CounterId) -> LeadPlace {
-    LeadPlace::of(
-        spread_over(tablets),
-        counter,
-        fixed_partition_of(host, counter),
-    )
+pub fn place_among(tablets: Option<u32>, counter: &CounterId) -> LeadPlace {
+    LeadPlace::of(spread_over(tablets), counter, fixed_partition_of(counter))
 }
 
 /// The tablet that hosts a cell, as far as this isolate knows; `None` if the cell has an object of its own.
@@ -292,7 +288,7 @@ pub fn tablet_of_cell(host: &Host, cell: &CellAddress) -> Option<TabletAddress> 
 /// The tablet that hosts a cell which does not live apart, by this isolate's variables.
 pub fn tablet_by_setting(host: &Host, cell: &CellAddress) -> Option<TabletAddress> {
     let tablets = host.state::<Tablets>().0.filter(|_| cell.is_lead())?;
-    let partition = fixed_partition_of(host, &cell.counter);
+    let partition = fixed_partition_of(&cell.counter);
     Some(TabletAddress {
         datacenter: cell.datacenter.clone(),
         number: tablets.of(&cell.counter, partition),

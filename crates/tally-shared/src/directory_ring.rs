@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use tally_core::cluster::ring::{PARTITIONS_MAX, Ring};
 use tally_core::counter::id::CounterId;
@@ -15,13 +14,10 @@ pub const COUNT_MAX: u32 = PARTITIONS_MAX;
 /// The most cached rings: that of the current number of partitions, the fixed one, and earlier ones.
 const RINGS_MAX: usize = 12;
 
-/// The rings of the numbers of partitions that were asked for: a ring takes time to build.
-struct Rings(RefCell<BTreeMap<u32, Rc<Ring>>>);
-
-impl State for Rings {
-    fn begin(_host: &Host) -> Self {
-        Self(RefCell::default())
-    }
+thread_local! {
+    /// The rings of the numbers of partitions that were asked for. A ring takes time to build, and depends on its
+    /// number alone.
+    static RINGS: RefCell<BTreeMap<u32, Ring>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// The number of partitions by this isolate's variables, which never change.
@@ -39,20 +35,15 @@ impl State for Count {
 }
 
 /// The partition of a name among this many.
-pub fn place_among(host: &Host, partitions: u32, name: &CounterId) -> u32 {
-    let rings = host.state::<Rings>();
-    let known = rings.0.borrow().get(&partitions).cloned();
-    if let Some(ring) = known {
-        return ring.partition_of(name.as_str());
-    }
-    let ring = Rc::new(Ring::new(partitions));
-    let partition = ring.partition_of(name.as_str());
-    let mut rings = rings.0.borrow_mut();
-    if rings.len() >= RINGS_MAX {
-        rings.clear();
-    }
-    rings.insert(partitions, ring);
-    partition
+pub fn place_among(partitions: u32, name: &CounterId) -> u32 {
+    RINGS.with_borrow_mut(|rings| {
+        if rings.len() >= RINGS_MAX && !rings.contains_key(&partitions) {
+            rings.clear();
+        }
+        let ring = rings.entry(partitions);
+        let ring = ring.or_insert_with(|| Ring::new(partitions));
+        ring.partition_of(name.as_str())
+    })
 }
 
 /// The number of partitions, by this isolate's variables.

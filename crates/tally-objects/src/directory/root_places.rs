@@ -203,7 +203,7 @@ impl RootPlaces {
 
     /// Where a root belongs.
     pub(super) fn place(&self, name: &CounterId) -> u32 {
-        partitions::place_among(&self.host, self.sizes.borrow().now(), name)
+        partitions::place_among(self.sizes.borrow().now(), name)
     }
 
     /// The partitions where earlier counts put a root, the latest first, without the present one.
@@ -211,7 +211,7 @@ impl RootPlaces {
         let place = self.place(name);
         let mut numbers = Vec::new();
         for number in self.sizes.borrow().before() {
-            let before = partitions::place_among(&self.host, number, name);
+            let before = partitions::place_among(number, name);
             if before != place && !numbers.contains(&before) {
                 numbers.push(before);
             }

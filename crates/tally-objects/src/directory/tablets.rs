@@ -220,7 +220,7 @@ impl LeadSpreads {
 
     /// The place of a counter's leads under the spreads.
     fn spread(&self, counter: &CounterId) -> (u32, LeadPlace, Vec<LeadPlace>) {
-        let place = |tablets| place_among(&self.host, tablets, counter);
+        let place = |tablets| place_among(tablets, counter);
         self.all.borrow().places(place)
     }
 

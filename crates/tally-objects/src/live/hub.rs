@@ -226,7 +226,7 @@ impl Hub {
     async fn look(&self, topics: Vec<Topic>, age_ms_max: i64) {
         let mut partitions: BTreeMap<u32, Vec<Topic>> = BTreeMap::new();
         for topic in topics {
-            let partition = fixed_partition_of(&self.host, topic.name());
+            let partition = fixed_partition_of(topic.name());
             partitions.entry(partition).or_default().push(topic);
         }
         let mut looks = Vec::new();
