@@ -281,24 +281,18 @@ impl Borrowers {
     pub fn due_requests(&mut self, limit: usize, wall_ms: i64) -> Vec<DueRequest> {
         let now_ms = self.read(wall_ms);
         self.sweep(now_ms);
-        let mut all = Vec::new();
-        for (subject, held) in &mut self.held {
-            if all.len() >= limit {
-                break;
-            }
-            let is_due = held
-                .borrower
-                .due_at_ms()
-                .is_some_and(|due_ms| due_ms <= now_ms);
-            if !is_due {
-                continue;
-            }
-            let Some((name, key)) = subject.split_once('\0') else {
-                continue;
-            };
-            all.extend(held.next_request(name, key, now_ms));
-        }
-        all
+        let is_due = |held: &BorrowedKey| {
+            let due_at_ms = held.borrower.due_at_ms();
+            due_at_ms.is_some_and(|due_ms| due_ms <= now_ms)
+        };
+        let due = self.held.iter_mut().filter(|(_, held)| is_due(held));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let requests = due.into_iter().filter_map(|(subject, held)| {
+            let (name, key) = subject.split_once('\0')?;
+            held.next_request(name, key, now_ms)
+        });
+        requests.take(limit).collect()
     }
 
     /// Processes the answer to a request.

@@ -216,6 +216,7 @@ struct Lived {
     figures: Figures,
     /// How long it took by its clock, milliseconds.
     virtual_ms: u64,
+    fingerprint: (u64, u64, u64),
 }
 
 /// What a checker of the history must know of a world before it reads any call.
@@ -283,5 +284,6 @@ fn live(seed: u64, plan: Plan, is_logged: bool, history: Option<&Path>) -> Lived
     Lived {
         figures: service.world.figures(),
         virtual_ms: service.world.now_ms().abs_diff(began_ms),
+        fingerprint: service.world.fingerprint(),
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant: an item is acknowledged only if the message that holds it was.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::task::{Poll, Waker};
@@ -200,7 +200,7 @@ pub fn waiting_items<L: LaneKind>(host: &Host, to: &L::Target) -> u32 {
 /// Who waits for which batch of which lane, where one request may wake another.
 #[derive(Default)]
 struct LaneWaiters {
-    waiting: RefCell<HashMap<(u64, u64), Vec<Waker>>>,
+    waiting: RefCell<BTreeMap<(u64, u64), Vec<Waker>>>,
     /// Whether a task looks after those that nobody wakes.
     is_swept: Cell<bool>,
 }

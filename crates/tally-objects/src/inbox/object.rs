@@ -5,7 +5,7 @@
 //! set.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
@@ -202,7 +202,7 @@ impl InboxCore {
 
     /// Registers this inbox with the roots of counters that do not know it. A generation that was withdrawn while its
     /// answer was in flight is not stored, so the caller asks again.
-    async fn register(&self, counters: &HashSet<&CounterId>) -> Result<(), Fault> {
+    async fn register(&self, counters: &BTreeSet<&CounterId>) -> Result<(), Fault> {
         let me = self.head.borrow().me.clone();
         let Some(me) = me else { return Ok(()) };
         let mut unknown = Vec::new();

@@ -10,7 +10,7 @@
 //! Sessions of a lane are numbered, so the root recognizes a late copy of the message that opened a closed session. A
 //! sender that ends without closing its session leaves it open: [`crate::counter::queue`] says for how long it counts.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl Session {
 #[derive(Debug, Default)]
 pub struct Sessions {
     last: u64,
-    open: HashMap<CounterId, Session>,
+    open: BTreeMap<CounterId, Session>,
     /// Sessions without further numbers that their roots have not closed yet.
     left: Vec<(CounterId, Session)>,
 }
