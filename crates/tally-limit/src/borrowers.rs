@@ -287,7 +287,7 @@ impl Borrowers {
         };
         let due = self.held.iter_mut().filter(|(_, held)| is_due(held));
         let mut due: Vec<_> = due.collect();
-        due.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        due.sort_unstable_by_key(|(subject, _)| *subject);
         let requests = due.into_iter().filter_map(|(subject, held)| {
             let (name, key) = subject.split_once('\0')?;
             held.next_request(name, key, now_ms)
