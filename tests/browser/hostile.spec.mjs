@@ -186,14 +186,14 @@ const CHANGED = {
 test("a page that changed its browser is neither broken nor silent", async () => {
   for (const [name, { before, counts = true, numbers, routes = true, warnings = 1 }] of Object.entries(CHANGED)) {
     const path = `/changed/${name}`;
-    const attributes = { "own-url": 'data-by="page,utm_source"', "to-json": 'data-by="page" data-unique="auto"' }[name] ?? "";
+    const attributes = { "own-url": 'data-by="page,utm_source"', "to-json": 'data-by="page" data-unique="somebody"' }[name] ?? "";
     files[path] = html('<b data-tally="kept">–</b>', { head: script(attributes) });
     const page = await visit(path, { before });
     if (numbers) await shows(page, "b", "1,234");
     expect(await route(page, `${path}/2`), name).toEqual([undefined]);
     if (counts) await counted(path, 1);
     if (counts && routes) await counted(`${path}/2`, 1);
-    if (name === "to-json") expect(JSON.parse(page.sent[0].body)).toEqual({ unique: "auto", by: { page: path } });
+    if (name === "to-json") expect(JSON.parse(page.sent[0].body)).toEqual({ unique: "somebody", by: { page: path } });
     if (warnings > 0) await warned(page, 1);
     expect(page.thrown, name).toEqual([]);
     if (warnings === 0) expect(page.warnings, name).toEqual([]);
