@@ -122,12 +122,13 @@ pub async fn gather(
     let calls = partitions::count(host).into();
     let read = |host: Host| {
         let question = question.clone();
-        Box::pin(async move {
+        let fetched: LocalBoxFuture<'static, _> = Box::pin(async move {
             let begun_ms = host.now_ms();
             settle_all(&host).await;
             let fetched = question.fetch(&host, begun_ms).await?;
             Ok(ReadValue::Kept(Rc::new(fetched)))
-        }) as LocalBoxFuture<'static, _>
+        });
+        fetched
     };
     let waiting = context.waiting();
     let found = match shared_ms {
