@@ -104,7 +104,8 @@ async function send(handle, { env, ctx }, [method, template], parts, options) {
     });
   };
   const transport = new Transport({ url: ADDRESS, key, request: { cf: cf ?? undefined }, fetch });
-  return { answer: await transport.send(method, path(template, ...parts), call, headers), fields };
+  const once = transport.prepared(method, path(template, ...parts), call, headers);
+  return { answer: await once(undefined), fields };
 }
 
 // Of an error, callers with a compatibility date before 2026-04-21 get only the message. So the code is in it, too.
