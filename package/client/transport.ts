@@ -263,7 +263,7 @@ export class Transport {
     if (request?.cf !== undefined) init["cf"] = request.cf;
     const url = this.url(route, call.query);
     return async (signal) => {
-      const made = { ...init, signal };
+      const made: Record<string, unknown> = { ...init, signal };
       const sent = this.options.fetch?.(url, made) ?? binding?.fetch(url, made) ?? fetch(url, made);
       const answer = (await sent) as Response;
       const redirect = redirectOf(this.base, answer);
