@@ -719,8 +719,8 @@ export const MUTATIONS = [
   [
     "a revoked key is believed for as long as where the directory is away",
     "crates/tally-edge/src/deployment/api_keys.rs",
-    "usable_ms: KEY_USABLE_MS,",
-    "usable_ms: KEY_STALE_MS_MAX,",
+    "&name, &KEY_AGES, 0,",
+    "&name, &ReadRule { usable_ms: KEY_STALE_MS_MAX, ..KEY_AGES }, 0,",
     "made_keys::a_revoked_key_is_refused_everywhere_within_the_bound_and_where_it_was_revoked_at_once",
   ],
   [
