@@ -27,8 +27,8 @@ function partsOf(text) {
 /** Returns the new text of BENCHMARKS.md. before: the old text, or undefined. tables: the report of a run. */
 export function recordText(before, tables) {
   const at = before?.indexOf(MARKER) ?? -1;
-  const kept = at < 0 ? `${MARKER}\n` : before.slice(at);
-  const parts = new Map([...partsOf(before?.slice(0, Math.max(at, 0)) ?? ""), ...partsOf(tables)]);
+  const [recorded, kept] = at < 0 ? ["", `${MARKER}\n`] : [before.slice(0, at), before.slice(at)];
+  const parts = new Map([...partsOf(recorded), ...partsOf(tables)]);
   return `${HEAD}\n${[...parts.values()].join("\n\n")}\n\n${kept}`;
 }
 

@@ -218,9 +218,9 @@ export function wasmSentence(bytes) {
 }
 
 /**
- * Returns the report of what was measured, in its parts, then the size of the Wasm. groups: as measures.mjs has them. runs: results of
- * runs, the newest last: { found (what each group found), facts, wasm_bytes }; of a group the newest counts. missing:
- * names of groups still to be measured.
+ * Returns the report of what was measured, in its parts, then the size of the Wasm. groups: as measures.mjs has them.
+ * runs: results of runs, the newest last: { found (what each group found), facts, wasm_bytes }. Of a group the newest
+ * counts. missing: names of groups still to be measured.
  */
 export function reportText({ groups, runs, missing = [] }) {
   const newest = (name) => runs.findLast(({ found }) => found.some((one) => one.name === name));

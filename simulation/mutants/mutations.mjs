@@ -22,7 +22,7 @@ const TESTS = ["scenarios", "services", "worlds", "laws"];
 const OPTIONS = [...PACKAGES.flatMap((name) => ["--package", name]), ...TESTS.flatMap((name) => ["--test", name])];
 
 const { WORLDS = "0", REPORT, ...environment } = process.env;
-// What tests would be told by the environment.
+// What tests would read of the environment.
 for (const name of ["SEED", "SEEDS", "FROM", "LOG", "JSON", "HISTORY"]) delete environment[name];
 const envOf = (number, more = {}) => ({ ...environment, RUST_BACKTRACE: "0", [CHOSEN]: String(number), ...more });
 

@@ -6,7 +6,7 @@
 // with the reason.
 import { codeOnly } from "../../scripts/tidy.mjs";
 
-/** What a process is told the number of its mutation by. */
+/** The environment variable with the number of the mutation of a process. */
 export const CHOSEN = "MUTANT";
 
 // Appended to the root of each crate. Zero is no mutation.

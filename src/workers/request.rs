@@ -23,8 +23,8 @@ const LINES_MAX: usize = 3 + OF_WRITES.len();
 
 // One line each: whether there is a body, the method, the URL, and the headers of these names, `:` before those that
 // are there. None of them can hold the end of a line (RFC 9110, 5.5). A body that says how long it is needs no look:
-// that makes a stream of it. Plain workerd puts a client's `Host` into the URL as it is: one that has a part of a path
-// would lead to another call than the one that a proxy saw (RFC 9112, 3.2), so such a request has no URL.
+// that makes a stream of it. Plain workerd puts a client's `Host` into the URL as it is. A host with a part of a path
+// would lead to another call than the one that a proxy checked (RFC 9112, 3.2). So such a request has no URL.
 #[wasm_bindgen(inline_js = r#"
 export function take_apart(request, of_reads, of_writes, of_limits, limits) {
   const { method, headers } = request;

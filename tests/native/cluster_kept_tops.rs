@@ -1,4 +1,4 @@
-//! Law: a kept top that followed the writes of its rows tells what its table tells.
+//! Law: a kept top that followed the writes of its rows has what its table has.
 
 use crate::common;
 
@@ -82,7 +82,7 @@ fn sorted(table: &Table, order: usize) -> Vec<(CounterId, i64)> {
 }
 
 fn writes() -> impl Strategy<Value = Vec<(u8, Option<(i64, u32)>)>> {
-    // By how many hours the clock goes on, and what is counted; or the row leaves.
+    // By how many hours the clock advances, and what is counted; or the row leaves.
     let write = prop_oneof![
         6 => (0_i64..2, 0_u32..6).prop_map(Some),
         1 => Just(None),

@@ -4,9 +4,9 @@
 //! after that, so a power failure finds at most one commit of a log that is not complete.
 //!
 //! Life: planned → committed → synced → known to the registry → let out. While threads that may wait sync logs, this
-//! one answers others, whose writes are in the next commit. That commit begins once the answers of the last one were
-//! handed to their tasks, so that tasks of other threads go on meanwhile, and before this thread's own tasks write
-//! theirs, because both take as long.
+//! one answers others, whose writes are in the next commit. That commit begins once the answers of the last one have
+//! their tasks: so tasks of other threads work meanwhile. It begins before this thread's own tasks write their answers,
+//! because both take as long.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;

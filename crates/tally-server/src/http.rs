@@ -195,8 +195,8 @@ impl EdgeDoor {
     }
 }
 
-/// Whether a request names one host at most, which ends before the path: a `/` or a `?` in it would be a part of the
-/// path, and lead to another call than the one that a proxy saw. Source: RFC 9112, section 3.2.
+/// Whether a request names one host at most, and that host has no character of a path. A `/` or a `?` in it would be a
+/// part of the path, and lead to another call than the one that a proxy checked. Source: RFC 9112, section 3.2.
 fn has_plain_host(headers: &HeaderMap) -> bool {
     let is_plain =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);

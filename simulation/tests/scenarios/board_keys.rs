@@ -113,7 +113,7 @@ fn a_body_that_was_half_made_is_not_ended_on_the_next_board() {
     assert_eq!(names_of(&scene.get("/boards/b/members")), ["ann"]);
 }
 
-/// Objects with two of the new shards have the records of both of before.
+/// Objects with two of the new shards have the records of both former ones.
 #[test]
 fn a_body_that_was_half_made_is_completed_wherever_its_members_are_by_then() {
     for shards in [2, 3] {

@@ -25,7 +25,7 @@ pub struct CopyOwner<L> {
     newest: u64,
     /// The layout to which members are being moved.
     moving: Option<L>,
-    /// Ended or cancelled layouts whose objects must still be told to delete what they have.
+    /// Ended or cancelled layouts whose objects may still have members. The owner makes them delete those.
     debts: Vec<L>,
 }
 
@@ -82,7 +82,7 @@ impl<L: Copy + PartialEq> CopyOwner<L> {
         self.moving
     }
 
-    /// Cancels a move, once all sources have been told so.
+    /// Cancels a move, once all sources know it.
     pub fn cancel(&mut self, to: L) {
         if self.moving == Some(to) {
             self.moving = None;
@@ -101,7 +101,7 @@ impl<L: Copy + PartialEq> CopyOwner<L> {
         is_moving
     }
 
-    /// The layouts whose objects must be told to delete what they have.
+    /// The layouts whose objects may still have members.
     pub fn debts(&self) -> &[L] {
         &self.debts
     }

@@ -78,7 +78,7 @@ fn a_move_does_not_end_if_the_next_layout_begins_without_a_debt() {
 }
 
 #[test]
-fn a_move_does_not_end_if_sources_are_not_told_that_it_is_cancelled() {
+fn a_move_does_not_end_if_sources_do_not_learn_that_it_is_cancelled() {
     fails_without(Guard::Told, ENDLESS);
 }
 
@@ -88,7 +88,7 @@ fn a_move_does_not_end_if_a_source_takes_part_in_a_cancelled_one() {
 }
 
 #[test]
-fn members_are_left_if_a_shard_receives_after_it_was_told_to_delete() {
+fn members_are_left_if_a_shard_receives_after_it_has_deleted_all() {
     fails_without(Guard::Over, "has members");
 }
 
@@ -102,7 +102,7 @@ fn a_message_of_a_move_that_is_over_does_nothing_at_a_source() {
     assert!(!source.is_noting(), "move 2 is cancelled");
     source.track(3);
     source.track(2);
-    assert!(source.gives(3) && !source.gives(2), "move 3 goes on");
+    assert!(source.gives(3) && !source.gives(2), "move 3 continues");
     assert!(!source.seal(2) && !source.is_sealed());
     source.refuse();
     source.track(3);

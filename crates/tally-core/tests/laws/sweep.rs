@@ -1,6 +1,6 @@
-//! Laws of the sweep after a change of layout, in all interleavings of its turns with refusals, a second change, bundles
-//! that calls move, and restarts: once the sweep is over, every bundle is where it belongs; a turn asks for no more
-//! bundles than it may; each sweep ends once bundles are not refused any more. Without a guard a law fails, and the
+//! Laws of the sweep after a change of layout: in all interleavings of its turns with refusals, a second change, bundles
+//! that calls move, and restarts. Once the sweep is over, every bundle is where it belongs. A turn asks for no more
+//! bundles than it may. Each sweep ends once bundles are not refused any more. Without a guard a law fails, and the
 //! shortest trace is printed.
 
 mod world;

@@ -1,6 +1,6 @@
 //! Values that the requests of an isolate share, and their reads: see [`SharedRead`], which decides.
 //!
-//! Invariant: a read goes on if its client hangs up, because others may wait for it. They wait by their own timers,
+//! Invariant: a read continues if its client hangs up, because others may wait for it. They wait by their own timers,
 //! because the platform forbids one request to resume another.
 
 use std::cell::RefCell;

@@ -25,7 +25,7 @@ pub(super) struct BoardMoves {
     pub(super) due_ms: Cell<i64>,
     /// When a shard last reported.
     pub(super) reported_ms: Cell<i64>,
-    /// Whether this object was told to delete everything: its layout has ended, and a late message must not fill it
+    /// Whether this object had to delete everything: its layout has ended, and a late message must not fill it
     /// again.
     pub(super) is_over: Cell<bool>,
     /// The progress of a target.

@@ -33,7 +33,7 @@ impl BoardCore {
                 self.delete_all().await?;
                 Ok(ShardReply::Done)
             }
-            // A late message must not start a shard that was told to delete everything. A shard whose head was
+            // A late message must not start a shard that had to delete everything. A shard whose head was
             // discarded still has its schema.
             ShardCommand::Begin(_) if self.generation().is_none() && !self.rows.is_created()? => {
                 Ok(ShardReply::Lost)

@@ -59,9 +59,7 @@ impl HeldBytes {
         self.room.bytes.fetch_sub(before, Relaxed);
         bytes < before || all.saturating_sub(before).saturating_add(bytes) <= self.room.bytes_max
     }
-}
 
-impl HeldBytes {
     /// As [`Self::set`], but only where there is room for it.
     fn set_within(&mut self, bytes: usize) -> bool {
         let before = self.bytes;

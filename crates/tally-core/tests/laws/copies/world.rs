@@ -36,7 +36,7 @@ pub enum Guard {
     Told,
     /// A source takes part in no move that was cancelled.
     Cancelled,
-    /// A shard that was told to delete what it has receives nothing after that.
+    /// A shard that had to delete what it has receives nothing after that.
     Over,
 }
 

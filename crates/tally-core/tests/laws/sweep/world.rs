@@ -18,7 +18,7 @@ const UNREADABLE: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
-    /// A restart goes on (leads). Moved bundles stay among the names.
+    /// A sweep continues after a restart (leads). Moved bundles stay among the names.
     Stored,
     /// A restart begins anew (roots). Moved bundles are not among the names any more.
     InMemory,
