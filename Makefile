@@ -19,7 +19,7 @@ help:
 	@echo "make script  writes crates/tally-edge/tally.js, which is served as /tally.js, from src/tally.js"
 	@echo "make docs    writes the table of limits and the picture that the documents have from the code"
 	@echo "make mutants breaks the code on purpose in each of many ways, all in one build, and sees a test show each, about 10 minutes; JOBS=n, WORLDS=n"
-	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run"
+	@echo "make check   formatting, lints, docs, licences, Wasm size, deploy dry run; node scripts/check.mjs tidy prose runs those alone"
 	@echo "make bench   the benchmark beside its baselines, about 20 minutes; BENCH_RECORD=1 writes BENCHMARKS.md"
 	@echo "make bench-clients  Redis's clients on Tally and on Redis; SECONDS, ROUNDS, MEMBERS"
 	@echo "make bench-resp  Redis's protocol on the native server, beside Redis: about a minute, also at the end of make bench; ROUNDS, REQUESTS"

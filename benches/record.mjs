@@ -2,8 +2,8 @@
 // other programs record.
 //
 // Invariant: recording a run replaces the parts above the marker that it measured, each with all its groups, and keeps
-// the other parts and every byte below the marker; recording a section replaces that section and keeps every other byte.
-// `node benches/record.mjs bench-out/<run>.json…` records runs whose results were stored, the newest last.
+// the other parts and every byte below the marker; recording a section replaces that section and keeps every other
+// byte. `node benches/record.mjs bench-out/<run>.json…` records runs whose results were stored, the newest last.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { GROUPS } from "./measures.mjs";

@@ -1,4 +1,5 @@
 // Runs every check of `make check` but the tests, each as one line: name, result, seconds.
+// node scripts/check.mjs [name…]: those alone, such as `tidy prose rooms formatting`.
 //
 // Invariants: one failed check does not hide the next (all run, then the exit code tells), a failure
 // prints its output and what to do, and a check that could not run says "skip" and why. The Wasm is built meanwhile,
@@ -50,7 +51,7 @@ function clippy(...args) {
   return run("cargo", ["clippy", "--locked", ...args, "--", "-D", "warnings"]);
 }
 
-// Each feature left out, and all; a test asks the service of none for what it lacks.
+// Some features without the others, and none; a test asks the service of none for what it lacks.
 function featuresOff() {
   const amiss = gatesAmiss(ROOT);
   if (amiss.length > 0) throw new Failed(`a gate names one feature, or all of several:\n${amiss.join("\n")}\n`);
@@ -159,7 +160,8 @@ function rooms() {
 }
 
 const FIX_LINTS = "fix what is shown above; a lint that is wrong here gets #[expect(…, reason = \"…\")]";
-const building = beginBuild();
+const asked = process.argv.slice(2);
+const building = asked.length === 0 ? beginBuild() : () => beginBuild()();
 const CHECKS = [
   ["tidy", tidiness, "each line above names the file, the line and the rule (scripts/tidy.mjs)"],
   ["prose", prose, "rewrite each sentence above; node scripts/prose.mjs --all <page> shows all of a page"],
@@ -186,8 +188,14 @@ const CHECKS = [
 ];
 
 async function checkAll() {
+  const unknown = asked.filter((name) => !CHECKS.some(([known]) => known === name));
+  if (unknown.length > 0) {
+    console.error(`check: there is no check "${unknown[0]}". There are: ${CHECKS.map(([name]) => name).join("; ")}`);
+    return 2;
+  }
+  const checks = asked.length === 0 ? CHECKS : CHECKS.filter(([name]) => asked.includes(name));
   let failures = 0;
-  for (const [name, check, remedy] of CHECKS) {
+  for (const [name, check, remedy] of checks) {
     const began = performance.now();
     const report = (result, more) => {
       const seconds = ((performance.now() - began) / 1000).toFixed(1);
@@ -206,7 +214,8 @@ async function checkAll() {
       console.log(output.trimEnd().split("\n").slice(-OUTPUT_LINES_MAX).map((line) => `      ${line}`).join("\n"));
     }
   }
-  console.log(failures === 0 ? "All checks passed." : `${failures} of ${CHECKS.length} checks failed.`);
+  const all = asked.length === 0 ? "All checks" : "These checks";
+  console.log(failures === 0 ? `${all} passed.` : `${failures} of ${checks.length} checks failed.`);
   return failures === 0 ? 0 : 1;
 }
 

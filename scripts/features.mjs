@@ -34,31 +34,61 @@ export function allBut(off, known) {
 }
 
 /**
- * Returns the sets of features that `make check` compiles: all but each, and none. known: of `features()`.
+ * Returns the sets of features that `make check` compiles: the empty set, and as few others as show, of each feature
+ * and each that it does not need, the first without the second. known: of `features()`.
  *
- * That they compile shows that each feature alone compiles, and each choice of several. A choice fails where it has a
- * piece of code that uses another which the choice lacks, because of some feature Y. All but Y has every feature that
- * does not need Y, so it has the first piece, lacks the second, and fails too. This holds as long as code is there
- * wherever all features of its gates are, see `otherGates`.
+ * That they compile shows that each choice of features compiles. A choice fails where a piece of code that it has uses
+ * another that it lacks. The first piece is there always or with one feature, as no gate stands in another's room. The
+ * second is absent without one feature. A set that has the first feature and lacks the second fails too. This holds as
+ * long as each gate is plain, see `gatesAmiss`.
  */
 export function featureSets(known) {
-  return [[], ...[...known.keys()].map((off) => allBut(off, known))];
+  const names = [...known.keys()];
+  const needs = (one, other) => withNeeds([one], known).includes(other);
+  // Of each feature the sets that have it, as bits: a feature is in all sets of another if that one needs it, and only
+  // then.
+  const fits = (given) => {
+    const last = given.length - 1;
+    const isWithin = (one, other) => (given[one] & ~given[other]) === 0;
+    return given.every((_, at) =>
+      needs(names[at], names[last]) === isWithin(at, last) && needs(names[last], names[at]) === isWithin(last, at),
+    );
+  };
+  const place = (given, size) => {
+    if (given.length === names.length) return given;
+    for (let bits = 1; bits < 2 ** size; bits += 1) {
+      const found = fits([...given, bits]) ? place([...given, bits], size) : undefined;
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  for (let size = 1; ; size += 1) {
+    const found = place([], size);
+    if (found === undefined) continue;
+    return [[], ...Array.from({ length: size }, (_, set) => names.filter((_, at) => (found[at] >> set) & 1))];
+  }
 }
 
 /**
- * Returns the gates of a Rust file that name features otherwise than one, or all of several: "line: gate" each. Which
- * lints are allowed is no gate.
+ * Returns the gates of a Rust file that do otherwise than to have an item with one feature, and those within such an
+ * item: "line: gate" each. Which lints are allowed is no gate.
  */
 export function otherGates(source, known) {
-  const names = [...known.keys()].join("|");
-  const feature = `feature = "(?:${names})"`;
-  const plain = new RegExp(`^#!?\\[cfg\\((?:${feature}|all\\((?:${feature}(?:, )?)+\\))\\)\\]$`);
+  const feature = `feature = "(?:${[...known.keys()].join("|")})"`;
+  const plain = new RegExp(`^#\\[cfg\\(${feature}\\)\\]$`);
   const lints = /^#!?\[cfg_attr\(.*, (?:allow|expect)\([^)]*\) ?\)\]$/;
-  const gates = [...source.matchAll(/#!?\[cfg(?:_attr)?\([^\]]*\]/g)];
-  const isAmiss = (gate) => new RegExp(feature).test(gate) && !plain.test(gate) && !lints.test(gate);
-  return gates
-    .filter(([gate]) => isAmiss(gate.replace(/\s+/g, " ")))
-    .map(({ 0: gate, index }) => `${source.slice(0, index).split("\n").length}: ${gate}`);
+  const lines = source.split("\n");
+  const gates = [...source.matchAll(/#!?\[cfg(?:_attr)?\([^\]]*\]/g)]
+    .map(({ 0: gate, index }) => [gate.replace(/\s+/g, " "), source.slice(0, index).split("\n").length])
+    .filter(([gate]) => new RegExp(feature).test(gate) && !lints.test(gate));
+  // The item of a gate ends with the first line that closes at its column, or with a line of its own.
+  const ends = (line) => {
+    const indent = lines[line - 1].match(/^ */)[0];
+    const isEnd = (text) => text.startsWith(indent) && /^(?:[^ #/].*)?[;,}]$/.test(text.slice(indent.length));
+    return lines.findIndex((text, at) => at >= line && isEnd(text)) + 1;
+  };
+  const isWithin = (line) => gates.some(([, outer]) => outer < line && line < ends(outer));
+  return gates.filter(([gate, line]) => !plain.test(gate) || isWithin(line)).map(([gate, line]) => `${line}: ${gate}`);
 }
 
 /** Returns the gates of all crates for which `featureSets` would be too few, each with its file and line. */
@@ -68,9 +98,18 @@ export function gatesAmiss(root = ROOT) {
     const all = readdirSync(join(root, folder), { recursive: true });
     return all.filter((path) => path.endsWith(".rs")).map((path) => join(folder, path));
   });
-  return paths.flatMap((path) =>
-    otherGates(readFileSync(join(root, path), "utf8"), known).map((found) => `${path}:${found}`),
-  );
+  const sources = new Map(paths.map((path) => [path, readFileSync(join(root, path), "utf8")]));
+  const feature = `feature = "(?:${[...known.keys()].join("|")})"`;
+  const door = new RegExp(`^#\\[cfg\\(${feature}\\)\\]\n(?:#.*\n)*(?:pub(?:\\([^)]*\\))? )?mod (\\w+);`, "gm");
+  const rooms = [...sources].flatMap(([path, source]) => {
+    const folder = path.replace(/(?:\/(?:lib|main|mod))?\.rs$/, "");
+    return [...source.matchAll(door)].map(([, name]) => `${folder}/${name}`);
+  });
+  const isWithin = (path) => rooms.some((room) => path === `${room}.rs` || path.startsWith(`${room}/`));
+  return [...sources].flatMap(([path, source]) => [
+    ...(isWithin(path) && new RegExp(feature).test(source) ? [`${path}: a gate within the room of a feature`] : []),
+    ...otherGates(source, known).map((found) => `${path}:${found}`),
+  ]);
 }
 
 // Returns the gzipped bytes of a build with some features.

@@ -39,7 +39,10 @@ test("tally.js shows the first 400 counters of a page in streams of 100, and say
   const elements = Array.from({ length: 450 }, (_, at) => `<b data-tally="${id(at)}">–</b>`).join("");
   const html = `<script src="https://tally.test/tally.js" data-count="off"></script>${elements}`;
   const asked = new Set();
-  const fetch = async ({ pathname }) => (asked.add(decodeURIComponent(pathname)), { ok: true, status: 200, text: async () => "7" });
+  const fetch = async ({ pathname }) => {
+    asked.add(decodeURIComponent(pathname));
+    return { ok: true, status: 200, text: async () => "7" };
+  };
   // Streams are refused here, so each is asked for by itself.
   const page = openPage(html, { url: "https://site.test/", source: servedFiles().get("tally.js"), fetch });
   while (asked.size < 400) await new Promise((done) => setImmediate(done));

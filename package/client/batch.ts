@@ -72,7 +72,8 @@ function rejectedOf({ rejected_lines = [] }: Pick<Report, "rejected_lines">): Ma
 
 // A body of which nothing was counted is refused by a problem that has the report.
 function reportOf(problem: Problem | undefined): Report | undefined {
-  return Array.isArray((problem as Partial<Report> | undefined)?.rejected_lines) ? (problem as unknown as Report) : undefined;
+  const isReport = Array.isArray((problem as Partial<Report> | undefined)?.rejected_lines);
+  return isReport ? (problem as unknown as Report) : undefined;
 }
 
 export class Batch {

@@ -18,7 +18,7 @@ export function timerMs(ms: number): number {
   return Math.min(TIMER_MS_MAX, ms);
 }
 
-/** Calls a function of the caller's. What it throws, or rejects with later, goes to `failed`, by default the console. */
+/** Calls a function of the caller's. What it throws or rejects with goes to `failed`, by default the console. */
 export function guarded(
   name: string, call: () => unknown,
   failed: (error: unknown) => void = (error) => console.error(`tally: \`${name}\` failed:`, error),

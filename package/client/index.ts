@@ -131,7 +131,8 @@ export class Tally {
 
   /** Takes from a counter. */
   async decrement(id: string, change: number | Schemas["Decrease"] = {}, options: CallOptions = {}): Promise<Written> {
-    return this.#write("POST", path("/counters/{id}/decrement", id), this.#about(bodyOf<Schemas["Decrease"]>(change)), options);
+    const body = this.#about(bodyOf<Schemas["Decrease"]>(change));
+    return this.#write("POST", path("/counters/{id}/decrement", id), body, options);
   }
 
   /**
@@ -286,7 +287,8 @@ export class Tally {
     policy: string, key: string, hold: HoldSpec = {}, options: CallOptions = {}, deadline_ms?: number,
   ): Promise<Reserved> {
     const route = path("/limits/{policy}/{key}/holds", policy, key);
-    const call = { body: hold, answers: [429], deadline_ms, ...options, idempotencyKey: options.idempotencyKey ?? crypto.randomUUID() };
+    const idempotencyKey = options.idempotencyKey ?? crypto.randomUUID();
+    const call = { body: hold, answers: [429], deadline_ms, ...options, idempotencyKey };
     try {
       return await this.#transport.read("POST", route, call, async (answer) => {
         const verdict = await verdictOf(policy, {}, answer);

@@ -71,7 +71,8 @@ function log(options: LimitOptions<any>, kind: string, message: string): void {
   if (now_ms - (kinds.get(kind) ?? -Infinity) < LOG_EVERY_MS) return;
   kinds.set(kind, now_ms);
   // A log that fails must not fail the request, and there is no other log.
-  guarded("log", () => (options.log ?? console.error)(`tally: policy "${String(options.policy)}": ${message}`), () => {});
+  const line = `tally: policy "${String(options.policy)}": ${message}`;
+  guarded("log", () => (options.log ?? console.error)(line), () => {});
 }
 
 function refused(

@@ -155,7 +155,8 @@ export function path(template: string, ...parts: string[]): string {
 function idempotencyKeyOf(key: unknown): string | undefined {
   if (key === undefined || key === null) return undefined;
   const isKey =
-    typeof key === "string" && key.length <= KEY_CHARACTERS_MAX && /^[ -~]*[!-~][ -~]*$/.test(key) && !key.includes(", ");
+    typeof key === "string" && key.length <= KEY_CHARACTERS_MAX &&
+    /^[ -~]*[!-~][ -~]*$/.test(key) && !key.includes(", ");
   if (isKey) return key;
   const shown = typeof key === "string" ? JSON.stringify(key.slice(0, 300)) : `a ${typeof key}`;
   const detail = `send 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters, no space after a comma, and another for each write`;
@@ -309,7 +310,8 @@ export class Transport {
   ): Promise<{ value?: T; error?: TallyError }> {
     const end = new AbortController();
     const limit_ms = Math.min(this.options.timeout_ms ?? TIMEOUT_MS, Math.max(0, late_ms - performance.now()));
-    const timer = setTimeout(() => end.abort(new Error(`no answer within ${Math.ceil(limit_ms)} ms`)), timerMs(limit_ms));
+    const late = () => end.abort(new Error(`no answer within ${Math.ceil(limit_ms)} ms`));
+    const timer = setTimeout(late, timerMs(limit_ms));
     const signal = call.signal === undefined ? end.signal : AbortSignal.any([call.signal, end.signal]);
     try {
       const answer = await until(signal, send(signal));

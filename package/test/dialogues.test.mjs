@@ -99,12 +99,15 @@ test("what makes no request is the caller's fault: it is no server that is away,
   const circle = {};
   circle.circle = circle;
   for (const body of [{ cost: 5n }, { circle }, { toJSON: () => assert.fail("theirs") }]) {
-    for (const asked of [tally.limit("p", "k", body), tally.reserve("p", "k", body), tally.increment("a", body), tally.events([body])]) {
+    for (const asked of [
+      tally.limit("p", "k", body), tally.reserve("p", "k", body), tally.increment("a", body), tally.events([body]),
+    ]) {
       await assert.rejects(asked, (error) => !(error instanceof TallyError));
     }
   }
   for (const deadline_ms of [NaN, 0, -1, "1000", 5n]) {
-    await assert.rejects(tally.limit("p", "k", {}, undefined, deadline_ms), { name: "RangeError", message: /^`deadline_ms` is / });
+    const message = /^`deadline_ms` is /;
+    await assert.rejects(tally.limit("p", "k", {}, undefined, deadline_ms), { name: "RangeError", message });
   }
   assert.equal(server.asked.length, 0);
   server.end();
@@ -114,12 +117,19 @@ test("an option that is none is refused by its name, and a long time is one", as
   const url = "http://127.0.0.1:1";
   const bad = [NaN, -1, "5", true, {}, 5n];
   for (const name of ["retries", "timeout_ms", "check_ms"]) {
-    for (const value of bad) assert.throws(() => new Tally({ url, [name]: value }), { name: "RangeError", message: new RegExp(`^\`${name}\` is `) });
+    const message = new RegExp(`^\`${name}\` is `);
+    for (const value of bad) assert.throws(() => new Tally({ url, [name]: value }), { name: "RangeError", message });
   }
   for (const name of ["events_max", "wait_ms", "flush_ms", "queue_max"]) {
-    for (const value of bad) assert.throws(() => new Tally({ url, batch: { [name]: value } }), { name: "RangeError", message: new RegExp(`^\`${name}\` is `) });
+    const message = new RegExp(`^\`${name}\` is `);
+    for (const value of bad) {
+      assert.throws(() => new Tally({ url, batch: { [name]: value } }), { name: "RangeError", message });
+    }
   }
-  for (const wrong of ["tally.example.com", "ftp://example.com", "https://", "", "/tally", 7, {}, null, "https://a?b", "https://a#b", "localhost:8787"]) {
+  for (const wrong of [
+    "tally.example.com", "ftp://example.com", "https://", "", "/tally", 7, {}, null, "https://a?b", "https://a#b",
+    "localhost:8787",
+  ]) {
     assert.throws(() => new Tally({ url: wrong }), { name: "TypeError", message: /`url`/ }, String(wrong));
   }
   assert.throws(() => new Tally(), { name: "TypeError", message: /`url`/ });
@@ -136,7 +146,10 @@ test("an option that is none is refused by its name, and a long time is one", as
 test("an amount is an amount, by any call, and what is none is never 1", async () => {
   const server = await answering([{ status: 200, body: { accepted: 1 } }]);
   const tally = new Tally({ url: server.url, key: "k" });
-  for (const [amount, sent] of [[5, 5], [5n, "5"], ["5", "5"], [NaN, null], [null, null], [true, null], [() => 5, null], [Symbol("5"), null], [undefined, undefined], [{ delta: 5 }, 5]]) {
+  for (const [amount, sent] of [
+    [5, 5], [5n, "5"], ["5", "5"], [NaN, null], [null, null], [true, null], [() => 5, null], [Symbol("5"), null],
+    [undefined, undefined], [{ delta: 5 }, 5],
+  ]) {
     await tally.increment("a", amount);
     await tally.decrement("a", amount);
     tally.count("a", amount);

@@ -137,9 +137,11 @@ for (const framework of Object.keys(FRAMEWORKS)) {
       { check: { limit: 5n } }, { hold: { amount: 5n } },
     ]) {
       const found = await through(framework, allowed, options);
-      assert.deepEqual([found.status, found.code, found.keys, found.log.length], [500, "limiter-misconfigured", [], 1], found.log[0]);
+      const said = [found.status, found.code, found.keys, found.log.length];
+      assert.deepEqual(said, [500, "limiter-misconfigured", [], 1], found.log[0]);
     }
-    for (const [tally, options] of [[clientOf(allowed).tally, undefined], [clientOf(allowed).tally, null], [undefined, { policy: "p" }]]) {
+    const { tally: client } = clientOf(allowed);
+    for (const [tally, options] of [[client, undefined], [client, null], [undefined, { policy: "p" }]]) {
       const response = await FRAMEWORKS[framework](tally, options, { address: "203.0.113.9" });
       assert.equal(response.status, 500);
     }

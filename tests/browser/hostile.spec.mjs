@@ -186,7 +186,8 @@ const CHANGED = {
 test("a page that changed its browser is neither broken nor silent", async () => {
   for (const [name, { before, counts = true, numbers, routes = true, warnings = 1 }] of Object.entries(CHANGED)) {
     const path = `/changed/${name}`;
-    const attributes = { "own-url": 'data-by="page,utm_source"', "to-json": 'data-by="page" data-unique="somebody"' }[name] ?? "";
+    const attributes =
+      { "own-url": 'data-by="page,utm_source"', "to-json": 'data-by="page" data-unique="somebody"' }[name] ?? "";
     files[path] = html('<b data-tally="kept">–</b>', { head: script(attributes) });
     const page = await visit(path, { before });
     if (numbers) await shows(page, "b", "1,234");
@@ -231,7 +232,8 @@ test("what the site's own pushState returns and throws stays as it is, and what 
 test("what a page replaces later reaches no router of the site", async () => {
   const throws = "() => { throw new Error('theirs') }";
   const later = [
-    "delete window.Reflect", `Reflect.apply = ${throws}`, "window.Promise = undefined", `Promise.prototype.then = ${throws}`,
+    "delete window.Reflect", `Reflect.apply = ${throws}`,
+    "window.Promise = undefined", `Promise.prototype.then = ${throws}`,
     `Object.defineProperty(Promise.prototype, "constructor", { get: ${throws} })`, "window.fetch = undefined; console.warn = undefined",
   ];
   browser.allow(/\/late/);
@@ -288,7 +290,10 @@ test("names that every object has are no dimensions, and the others are said", a
 });
 
 test("values of attributes that do nothing are named", async () => {
-  for (const [index, attribute] of ['data-count="false"', 'data-count="OFF"', 'data-routes="no"', 'data-respect="gcp"', 'data-respect="dnt,gps"'].entries()) {
+  const odd = [
+    'data-count="false"', 'data-count="OFF"', 'data-routes="no"', 'data-respect="gcp"', 'data-respect="dnt,gps"',
+  ];
+  for (const [index, attribute] of odd.entries()) {
     files[`/odd/${index}`] = html("", { head: script(attribute) });
     const page = await visit(`/odd/${index}`);
     await counted(`/odd/${index}`, 1);
@@ -331,7 +336,9 @@ test("a script of the site whose name ends like Tally's is not taken for it", as
 });
 
 test("elements that hide what a document has by their names change nothing", async () => {
-  const names = ["readyState", "currentScript", "referrer", "prerendering", "hidden", "documentElement", "cookie", "tallyScripts"];
+  const names = [
+    "readyState", "currentScript", "referrer", "prerendering", "hidden", "documentElement", "cookie", "tallyScripts",
+  ];
   for (const name of names) {
     const path = `/clobbered/${name}`;
     files[path] = html('<b data-tally="kept">–</b>', {
@@ -340,7 +347,9 @@ test("elements that hide what a document has by their names change nothing", asy
     const page = await visit(path);
     await counted(path, 1);
     await shows(page, "b", "1,234");
-    await page.evaluate(() => document.querySelector("main").insertAdjacentHTML("beforeend", '<i data-tally="kept">–</i>'));
+    await page.evaluate(() => {
+      document.querySelector("main").insertAdjacentHTML("beforeend", '<i data-tally="kept">–</i>');
+    });
     await shows(page, "i", "1,234");
     expect([page.thrown, page.warnings], name).toEqual([[], []]);
   }

@@ -353,12 +353,13 @@ fn only_a_name_that_the_operator_names_reaches_inner_networks() {
     }
 }
 
+fn opens(address: &str, allowed: &str, reach: Reach) -> bool {
+    let allowed = Allowed::parse(allowed).expect("a setting");
+    allowed.opens(address.parse().expect("an address"), reach)
+}
+
 #[test]
 fn a_connection_is_made_to_no_inner_address_that_a_name_leads_to() {
-    let opens = |address: &str, allowed: &str, reach| {
-        let allowed = Allowed::parse(allowed).expect("a setting");
-        allowed.opens(address.parse().expect("an address"), reach)
-    };
     let local = [
         "127.0.0.1",
         "127.8.9.1",
@@ -415,6 +416,10 @@ fn a_connection_is_made_to_no_inner_address_that_a_name_leads_to() {
         let allowed = r#"["64:ff9b::/32","2002::/16","::/0","0.0.0.0/0","hooks.corp"]"#;
         assert!(!opens(address, allowed, Reach::Named), "{address}");
     }
+}
+
+#[test]
+fn a_connection_is_made_to_public_addresses_and_to_inner_ones_that_a_setting_names() {
     assert!(opens("10.1.2.3", r#"["hooks.corp"]"#, Reach::Named));
     assert!(opens(
         "64:ff9b::10.1.2.3",

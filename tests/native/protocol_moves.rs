@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tally_core::cluster::tablets::LeadPlace;
 use tally_core::handover::copies::{CopyOwner, CopySource};
-use tally_core::handover::sweep::{Pace, Sweep, Turn};
+use tally_core::handover::sweep::{Sweep, SweepPace, SweepTurn};
 use tally_wire::messages::{Fault, decode, encode};
 use tally_wire::problem::Problem;
 
@@ -42,7 +42,7 @@ fn what_is_known_of_moves_is_stored_in_these_bytes() {
     assert_eq!(golden(&source), "050500");
     source.cancel(6);
     assert_eq!(golden(&source), "000006");
-    let pace = Pace {
+    let pace = SweepPace {
         bundles_at_once: 1,
         begin_ms: 3,
         next_ms: 1,
@@ -50,7 +50,7 @@ fn what_is_known_of_moves_is_stored_in_these_bytes() {
     };
     let begun = Sweep::<String>::begin(&pace, 0);
     assert_eq!(golden(&begun), "000006");
-    let turn = Turn {
+    let turn = SweepTurn {
         last: Some("ab".to_owned()),
         has_left: true,
     };

@@ -9,8 +9,8 @@
 //!
 //! Life: the place where a bundle belongs searches the places where it was before ([`taker::Taker`]). Each of them
 //! answers by what it has ([`giver::asked`]): nothing, rows, or the name of the place that got the rows. If no place
-//! has the bundle, it begins here, or a copy that was sealed here counts again ([`Holding::if_nowhere`]). A [`sweep`] has
-//! bundles moved that no call needs. Boards copy members while they are in use ([`copies`]).
+//! has the bundle, it begins here, or a copy that was sealed here counts again ([`Holding::if_nowhere`]). A [`sweep`]
+//! has bundles moved that no call needs. Boards copy members while they are in use ([`copies`]).
 //!
 //! `tests/laws/handover.rs` goes through all interleavings of this code.
 

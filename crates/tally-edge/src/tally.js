@@ -69,7 +69,9 @@
     const scripts = (window[Symbol.for("tally.js")] ||= []);
     const key = `${[api, id, prefix]}`;
     shows = !scripts.length;
-    for (const [name, value, known] of [["count", count, /^(off)?$/], ["routes", routes, /^(off)?$/], ["respect", respect, /^((dnt|gpc)[\s,]*)*$/i]]) {
+    for (const [name, value, known] of [
+      ["count", count, /^(off)?$/], ["routes", routes, /^(off)?$/], ["respect", respect, /^((dnt|gpc)[\s,]*)*$/i],
+    ]) {
       if (!known.test(value || "")) warn(`data-${name} has no ${value}`, "Read Tally's guide of page views.");
     }
     counts = !(

@@ -32,8 +32,8 @@ impl Unread {
     }
 }
 
-/// Why a request whose target is `*`, the host and port of CONNECT, or what no client of HTTP sends, has no path. Source:
-/// RFC 9112, section 3.2.
+/// Why a request whose target is `*`, the host and port of CONNECT, or what no client of HTTP sends, has no path.
+/// Source: RFC 9112, section 3.2.
 const NO_PAGE: &str = "the request asks for no page: its target has no path";
 
 /// A request, as a line describes it.

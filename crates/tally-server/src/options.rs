@@ -33,9 +33,9 @@ const WAITING_CALLS_DEFAULT: u32 = 10_000;
 /// How long a client may take to a head, seconds.
 const HEAD_SECONDS_DEFAULT: u16 = 60;
 
-/// Each tablet that a commit reaches is a file to sync, so increments of many counters share few syncs with few tablets:
-/// 16 instead of 64 took a quarter of the time. There are as many as partitions of the directory, because the leads of
-/// a tablet then have their roots in one of them.
+/// Each tablet that a commit reaches is a file to sync, so increments of many counters share few syncs with few
+/// tablets: 16 instead of 64 took a quarter of the time. There are as many as partitions of the directory, because the
+/// leads of a tablet then have their roots in one of them.
 const TABLETS_DEFAULT: &str = "16";
 
 /// All objects share the machine, so more limiters judge no faster, and fewer of them share fuller messages.

@@ -156,9 +156,9 @@ export async function open(name) {
 
 /**
  * Yields what is appended to an unpacked file, from an offset on, until the signal. `before`: the bytes before that
- * offset, which must still be there. Between two pieces it yields `undefined` whenever all is read for now. Once another
- * file has taken its place, it calls `onReplaced`, and returns when nothing was appended for a minute by `now()`. It
- * returns at once when the file was cut.
+ * offset, which must still be there. Between two pieces it yields `undefined` whenever all is read for now. Once
+ * another file has taken its place, it calls `onReplaced`, and returns when nothing was appended for a minute by
+ * `now()`. It returns at once when the file was cut.
  */
 export async function* appended(source, from, { before, signal, sleep, now, onReplaced }) {
   let offset = from;

@@ -114,7 +114,7 @@ impl KeptTop {
 
     /// The amount of a row that is written, as SQL would compute it: its count since its window began. The count at
     /// that beginning is the count before the first write in the window's first hour.
-    fn amount_after(&self, before: Option<(&Before, i64)>, row: &Written) -> i64 {
+    fn amount_after(&self, before: Option<(&RowBefore, i64)>, row: &Written) -> i64 {
         let Some(since) = self.order.since else {
             return amount_of(self.order.by, &row.known).within_62_bits();
         };
@@ -176,7 +176,7 @@ fn amount_of(by: OrderBy, known: &KnownTotal) -> Value {
 }
 
 /// A row before it is written.
-pub struct Before {
+pub struct RowBefore {
     /// The hour of its last write, of unix time.
     pub hour: i64,
     /// The sizes of its value, its count and its unique elements.
@@ -187,7 +187,7 @@ pub struct Before {
     amounts: Vec<i64>,
 }
 
-impl Before {
+impl RowBefore {
     /// Parses the column: numbers with spaces between them. Another form has no amounts, so that it changes no top.
     pub fn read(column: &str) -> Self {
         let numbers = column.split(' ');
@@ -278,7 +278,7 @@ impl KeptTops {
     }
 
     /// Updates the tops after a row was written; `before` is `None` for a new row.
-    pub fn written(&self, counter: &CounterId, before: Option<&Before>, row: &Written) {
+    pub fn written(&self, counter: &CounterId, before: Option<&RowBefore>, row: &Written) {
         if self.is_empty() {
             return;
         }
@@ -309,7 +309,7 @@ impl KeptTops {
 
     /// Updates the tops before a row is deleted.
     pub fn leaves(&self, counter: &CounterId, column: Option<&str>) {
-        if let Some(before) = column.map(Before::read) {
+        if let Some(before) = column.map(RowBefore::read) {
             self.change(counter, Some(&before), |index, top| {
                 let amount = *before.amounts.get(index)?;
                 take_off(top, counter, amount, before.as_of_ms)
@@ -320,7 +320,7 @@ impl KeptTops {
 
     /// Updates the tops with a row that has come from another partition.
     pub fn comes(&self, counter: &CounterId, column: Option<&str>, known: &KnownTotal) {
-        if let Some(now) = column.map(Before::read) {
+        if let Some(now) = column.map(RowBefore::read) {
             self.change(counter, Some(&now), |index, top| {
                 let amount = *now.amounts.get(index)?;
                 add(top, counter, amount, now.as_of_ms, known);
@@ -335,7 +335,7 @@ impl KeptTops {
     fn change(
         &self,
         counter: &CounterId,
-        column: Option<&Before>,
+        column: Option<&RowBefore>,
         mut change: impl FnMut(usize, &mut KeptTop) -> Option<()>,
     ) {
         let is_outdated = |then: &Before| then.amounts.len() != self.tops.borrow().len();

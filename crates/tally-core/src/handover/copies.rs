@@ -90,8 +90,8 @@ impl<L: Copy + PartialEq> CopyOwner<L> {
         }
     }
 
-    /// Ends a move: its layout is in use. `from`: the former one, if it had objects of its own. Returns whether the move
-    /// was still under way.
+    /// Ends a move: its layout is in use. `from`: the former one, if it had objects of its own. Returns whether the
+    /// move was still under way.
     pub fn arrive(&mut self, to: L, from: Option<L>) -> bool {
         let is_moving = self.moving == Some(to);
         if is_moving {
@@ -143,8 +143,8 @@ impl CopySource {
         giver::asked(&self.holding(), false, &request)
     }
 
-    /// Begins to note changes for a move. [`Given::Seal`]: with an empty list. [`Given::Rows`]: it has begun before, and
-    /// keeps its list. Anything else: the move is over.
+    /// Begins to note changes for a move. [`Given::Seal`]: with an empty list. [`Given::Rows`]: it has begun before,
+    /// and keeps its list. Anything else: the move is over.
     pub fn track(&mut self, number: u64) -> Given<u64> {
         let given = self.asked(number, None);
         if matches!(given, Given::Seal { .. }) {

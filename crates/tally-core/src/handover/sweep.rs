@@ -1,5 +1,5 @@
-//! A sweep goes through all bundles that a place knows, some in each turn, and has those moved that belong elsewhere. So
-//! a bundle moves too that no call needs.
+//! A sweep goes through all bundles that a place knows, some in each turn, and has those moved that belong elsewhere.
+//! So a bundle moves too that no call needs.
 //!
 //! Invariant: a sweep ends only after a pass in which every bundle was where it belongs, or moved there. A bundle that
 //! does not move delays no other: after the last one, the sweep begins again. If the layout changes, the sweep begins
@@ -14,7 +14,7 @@ use super::Holding;
 
 /// How fast a sweep goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct SweepPace {
     /// The most bundles of a turn.
     pub bundles_at_once: u32,
     /// How long the first turn waits, milliseconds: bundles that get calls move by themselves.
@@ -38,7 +38,7 @@ pub struct Sweep<C> {
 
 /// What a turn did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn<C> {
+pub struct SweepTurn<C> {
     /// The position of its last bundle; `None` if there was no bundle after the turn before.
     pub last: Option<C>,
     /// Whether a bundle did not move.
@@ -69,7 +69,7 @@ impl<P, V> Holding<P, V> {
 
 impl<C: Clone + PartialEq> Sweep<C> {
     /// A sweep that begins.
-    pub fn begin(pace: &Pace, now_ms: i64) -> Self {
+    pub fn begin(pace: &SweepPace, now_ms: i64) -> Self {
         Self::from_start(now_ms.saturating_add(pace.begin_ms))
     }
 
@@ -96,8 +96,8 @@ impl<C: Clone + PartialEq> Sweep<C> {
     pub fn turned(
         &self,
         current: Option<&Self>,
-        turn: Turn<C>,
-        pace: &Pace,
+        turn: SweepTurn<C>,
+        pace: &SweepPace,
         now_ms: i64,
     ) -> Option<Self> {
         if current != Some(self) {

@@ -18,8 +18,8 @@
 //! | summaries of boards | 1 s | 10 s | 10 s | an older one is used where the board does not answer either |
 //! | sums and tops of many | up to 1 s | the same | not | the caller says how old an answer may be |
 //!
-//! Three caches have rules of their own. Views of counters (`core/isolate/views.rs`) have up to four reads in flight, so
-//! that readers see changes early. The key of elements (`wire/isolate/refresh.rs`) lets no write wait where one is
+//! Three caches have rules of their own. Views of counters (`core/isolate/views.rs`) have up to four reads in flight,
+//! so that readers see changes early. The key of elements (`wire/isolate/refresh.rs`) lets no write wait where one is
 //! known. The state of the deployment (`edge/deployment/fleet_state.rs`) lets no probe wait.
 
 use std::hash::Hash;

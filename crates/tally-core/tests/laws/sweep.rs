@@ -1,7 +1,7 @@
-//! Laws of the sweep after a change of layout: in all interleavings of its turns with refusals, a second change, bundles
-//! that calls move, and restarts. Once the sweep is over, every bundle is where it belongs. A turn asks for no more
-//! bundles than it may. Each sweep ends once bundles are not refused any more. Without a guard a law fails, and the
-//! shortest trace is printed.
+//! Laws of the sweep after a change of layout: in all interleavings of its turns with refusals, a second change,
+//! bundles that calls move, and restarts. Once the sweep is over, every bundle is where it belongs. A turn asks for no
+//! more bundles than it may. Each sweep ends once bundles are not refused any more. Without a guard a law fails, and
+//! the shortest trace is printed.
 
 mod world;
 

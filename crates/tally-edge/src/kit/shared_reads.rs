@@ -47,14 +47,14 @@ pub struct SharedValue<V> {
 }
 
 /// Why there is no value.
-pub enum Unread {
+pub enum NoValue {
     /// The caller may not read.
     Refused(Problem),
     /// It cannot be read.
     Fault(Fault),
 }
 
-impl Unread {
+impl NoValue {
     /// The refusal of the caller, or what `unread` says of a fault.
     pub fn into_problem(self, unread: impl FnOnce(Fault) -> Problem) -> Problem {
         match self {
@@ -90,7 +90,7 @@ where
         rule: &ReadRule,
         calls: u64,
         read: impl Fn(Host) -> LocalBoxFuture<'static, ReadOutcome<V>>,
-    ) -> Result<SharedValue<V>, Unread> {
+    ) -> Result<SharedValue<V>, NoValue> {
         let host = &context.host;
         let mut waits = 0;
         let (outcome, is_own) = loop {
@@ -108,7 +108,7 @@ where
                 ReadStep::Read(ticket) => {
                     let read = || read(host.clone());
                     let outcome = Self::read_paid(context, key, ticket, calls, read).await;
-                    break (outcome.map_err(Unread::Refused)?, true);
+                    break (outcome.map_err(NoValue::Refused)?, true);
                 }
                 ReadStep::Wait(ticket) => match Self::wait(host, key, ticket, rule).await {
                     Some(outcome) => break (outcome, false),
@@ -120,7 +120,7 @@ where
         let value = outcome.or_else(|fault| {
             let now_ms = host.now_ms();
             let stale = Self::with(host, |reads| reads.within(key, now_ms, rule.stale_ms));
-            stale.ok_or(Unread::Fault(fault))
+            stale.ok_or(NoValue::Fault(fault))
         })?;
         Ok(SharedValue { value, is_own })
     }
@@ -134,12 +134,12 @@ where
         key: &K,
         calls: u64,
         read: impl Fn(Host) -> LocalBoxFuture<'static, ReadOutcome<V>>,
-    ) -> Result<V, Unread> {
+    ) -> Result<V, NoValue> {
         let host = &context.host;
         let ticket = Self::with(host, |reads| reads.begin_alone(host.now_ms()));
         let read = || read(host.clone());
         let outcome = Self::read_paid(context, key, ticket, calls, read).await;
-        outcome.map_err(Unread::Refused)?.map_err(Unread::Fault)
+        outcome.map_err(NoValue::Refused)?.map_err(NoValue::Fault)
     }
 
     /// Reads, where the caller may, and waits for the outcome.

@@ -18,10 +18,10 @@ const _: () = assert!(FETCH_MS_MAX.unsigned_abs() == CALL_MS_MAX);
 const ANSWERS_MAX: usize = 64;
 
 /// The result of a fetch.
-pub type FetchResult = views::FetchResult<GlobalSum, Fault>;
+pub type SumResult = views::FetchResult<GlobalSum, Fault>;
 
 /// A fetch that has ended.
-pub type FetchEnd = views::FetchEnd<GlobalSum, Fault>;
+pub type SumEnd = views::FetchEnd<GlobalSum, Fault>;
 
 /// The views of this isolate.
 #[derive(Default)]

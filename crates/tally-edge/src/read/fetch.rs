@@ -1,14 +1,14 @@
 //! Sums of one counter: fetched now, or shared with others who ask for the same.
 //!
-//! Invariant: every sum's `as_of` is the moment when its fetch began. Shared fetches begin as [`mod@tally_core::isolate::views`]
-//! says. The budget of the request that began a fetch pays for its calls.
+//! Invariant: every sum's `as_of` is the moment when its fetch began. Shared fetches begin as
+//! [`mod@tally_core::isolate::views`] says. The budget of the request that began a fetch pays for its calls.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-use super::cache::{FetchEnd, FetchResult, FetchedSum, with_views};
+use super::cache::{FetchedSum, SumEnd, SumResult, with_views};
 use super::last_seen;
 use crate::kit::request_context::RequestContext;
 use tally_api::metrics::Metric;
@@ -135,7 +135,7 @@ pub async fn fetch_within(
 
 fn seen(
     context: &RequestContext,
-    (begun_ms, fetched): FetchEnd,
+    (begun_ms, fetched): SumEnd,
     fresh: bool,
 ) -> Result<FetchedSum, Fault> {
     let freshness = Freshness {
@@ -150,7 +150,7 @@ fn seen(
 }
 
 /// The end of a fetch that the own request began.
-type OwnFetch = Rc<OnceCell<FetchEnd>>;
+type OwnFetch = Rc<OnceCell<SumEnd>>;
 
 /// Begins a fetch, which others may share. Returns a receiver that fires when it has ended, and its end.
 fn fetch(
@@ -172,7 +172,7 @@ fn fetch(
     (ended, own)
 }
 
-fn end(host: &Host, question: &Read, begun_ms: i64, fetched: FetchResult) {
+fn end(host: &Host, question: &Read, begun_ms: i64, fetched: SumResult) {
     let now_ms = host.now_ms();
     let sum = fetched.as_ref().ok().cloned().flatten();
     let is_taken = with_views(host, |reads| reads.end(question, begun_ms, now_ms, fetched));

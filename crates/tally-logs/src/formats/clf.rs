@@ -119,8 +119,8 @@ fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
     }
 }
 
-/// Whether a word may be a client's name, a socket, or a list of them. A word with other signs is of a prefix that is not
-/// known, such as `MESSAGE=203.0.113.9`.
+/// Whether a word may be a client's name, a socket, or a list of them. A word with other signs is of a prefix that is
+/// not known, such as `MESSAGE=203.0.113.9`.
 fn is_name(word: &str) -> bool {
     let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._,".contains(&byte);
     word.starts_with("unix:") || word.bytes().all(is_sign)

@@ -8,7 +8,7 @@ use super::tablets::{LeadSpreads, SWEEP, SWEEP_PACE};
 use crate::kit::store::Store;
 use tally_core::cluster::root::RootEntry;
 use tally_core::counter::id::CounterId;
-use tally_core::handover::sweep::{Sweep, Turn};
+use tally_core::handover::sweep::{Sweep, SweepTurn};
 use tally_host::Host;
 use tally_shared::concurrency::all_settled;
 use tally_wire::fleet::MovingLeads;
@@ -94,7 +94,7 @@ impl LeadSpreads {
         let left = unread + outcomes.iter().filter(|outcome| outcome.is_err()).count();
         let before = sweep.after().map_or(0, |_| self.left.get());
         self.left.set(before + u64::try_from(left).unwrap_or(0));
-        let turn = Turn {
+        let turn = SweepTurn {
             last: names.last().cloned(),
             has_left: left > 0,
         };

@@ -9,7 +9,7 @@ use super::root_moves::RootMoves;
 use tally_core::cluster::sizes::Sizes;
 use tally_core::counter::id::CounterId;
 use tally_core::handover::Holding;
-use tally_core::handover::sweep::{Sweep, SweepStep, Turn};
+use tally_core::handover::sweep::{Sweep, SweepStep, SweepTurn};
 use tally_shared::call::{call, call_within};
 use tally_shared::concurrency::all_settled;
 use tally_wire::messages::{AnnounceSizes, CallRoot, Fault, SizesOf, encode};
@@ -141,7 +141,7 @@ impl RootMoves {
         let moved = all_settled(names.into_iter().map(move_on), ROOTS_AT_ONCE).await;
         let has_left = moved.iter().any(Result::is_err);
         let current = self.sweep.sweep.borrow().clone();
-        let turn = Turn { last, has_left };
+        let turn = SweepTurn { last, has_left };
         let next = sweep.turned(current.as_ref(), turn, &PACE, self.host.now_ms());
         self.sweep.sweep.replace(next);
         Ok(())

@@ -17,7 +17,7 @@ use tally_core::cluster::apart::{LeadsApart, is_apart, placed};
 use tally_core::cluster::root::RootEntry;
 use tally_core::cluster::tablets::{LeadPlace, SPREADS_MAX, SpreadChange, Spreads};
 use tally_core::counter::id::{CounterId, Datacenter};
-use tally_core::handover::sweep::{Pace, Sweep};
+use tally_core::handover::sweep::{Sweep, SweepPace};
 use tally_host::Host;
 use tally_shared::call::place_among;
 use tally_wire::messages::{Fault, LeadLocation, PlaceLead, Register, decode, encode};
@@ -33,7 +33,7 @@ const APART: &str = "apart";
 pub(super) const SWEEP: &str = "sweep";
 
 /// 16 counters in half a second are 2 million a day in each partition.
-pub(super) const SWEEP_PACE: Pace = Pace {
+pub(super) const SWEEP_PACE: SweepPace = SweepPace {
     bundles_at_once: 16,
     begin_ms: 30_000,
     next_ms: 500,

@@ -30,8 +30,8 @@ pub(super) fn amount_sql(order: &TopOrder) -> String {
     }
 }
 
-/// The column that is read of a row before it is written, as SQL: its indexed values, and its amount in each kept order.
-/// `Before` reads it.
+/// The column that is read of a row before it is written, as SQL: its indexed values, and its amount in each kept
+/// order. `RowBefore` reads it.
 pub(super) fn columns(kept: &KeptTops) -> String {
     let amounts = kept.map_orders(amount_sql).into_iter();
     let amounts: String = amounts

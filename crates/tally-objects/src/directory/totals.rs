@@ -12,7 +12,7 @@ use super::top_order::columns;
 use crate::kit::row_prefetch::RowPrefetch;
 use crate::kit::store::{Insert, Store, text};
 use tally_api::number::Estimate;
-use tally_core::cluster::kept_tops::{Before, KeptTops, Written, counted_of};
+use tally_core::cluster::kept_tops::{KeptTops, RowBefore, Written, counted_of};
 use tally_core::cluster::root::Root;
 use tally_core::cluster::top_order::{DAY_HOURS, DAYS_KEPT, HOURS_KEPT, KnownTotal, KnownUniques};
 use tally_core::cluster::total::CounterTotal;
@@ -118,7 +118,7 @@ impl DirectoryTotals {
             None => self.row_now(counter)?,
         };
         self.ahead.forget(counter);
-        let row = row.as_ref().map(numbers_of).map(Before::read);
+        let row = row.as_ref().map(numbers_of).map(RowBefore::read);
         let before = row.as_ref().map(|row| row.hour);
         let hour = newest_hour(root, &known, before, newest_ms, now_ms);
         let uniques = known.uniques.map_or(0, |uniques| uniques.estimate);
@@ -250,7 +250,7 @@ fn numbers_of(column: &SqlValue) -> &str {
 }
 
 /// The SQL that sets the changed indexed columns; all of them if the row is unknown.
-fn changed_columns(before: Option<&Before>, hour: i64, sizes: [i64; 3]) -> String {
+fn changed_columns(before: Option<&RowBefore>, hour: i64, sizes: [i64; 3]) -> String {
     let same = |before: &Before| {
         let [value, counted, uniques] = before.sizes;
         [before.hour, value, counted, uniques]

@@ -1,5 +1,5 @@
-//! The memory that clients fill: bodies that arrive, answers and updates that wait, and of Redis's protocol commands that
-//! arrive, and transactions.
+//! The memory that clients fill: bodies that arrive, answers and updates that wait, and of Redis's protocol commands
+//! that arrive, and transactions.
 //!
 //! Invariant: a client that fills little is never refused for what others fill. Of the others, none may fill more once
 //! all together have the most.

@@ -35,8 +35,8 @@ pub enum Fault {
     /// The lead is at this place of its datacenter; nothing was done here. Used only between places of a lead.
     #[error("the lead lives in {0:?}")]
     Moved(LeadPlace),
-    /// The lead may be elsewhere, and was not found: the root has granted nothing, or a place that may have the rows did
-    /// not give them. Nothing was counted, and the same call may succeed soon.
+    /// The lead may be elsewhere, and was not found: the root has granted nothing, or a place that may have the rows
+    /// did not give them. Nothing was counted, and the same call may succeed soon.
     #[error("the lead may live elsewhere")]
     NotLocated,
     /// Stored data cannot be read: it is damaged, or a newer build wrote it. Nothing was done; only the operator can

@@ -333,13 +333,6 @@ impl World {
         if !it.is_begun && !matches!(command, Command::Receive | Command::Delete) {
             return Message::Lost;
         }
-        let done_if = |is_done| {
-            if is_done {
-                Message::Done
-            } else {
-                Message::Lost
-            }
-        };
         match command {
             Command::Track => match it.source.track(number) {
                 Given::Seal { .. } => {
@@ -370,21 +363,7 @@ impl World {
                 Message::Members([changed(0), changed(1)], last)
             }
             Command::Seal => done_if(it.source.seal(number)),
-            Command::Take(turn, values) => {
-                let Some(target) = it.target.as_mut() else {
-                    return Message::Lost;
-                };
-                let received = match target.receive(number, turn) {
-                    Received::Known if is_without_turn => Received::New,
-                    received => received,
-                };
-                if received == Received::New {
-                    for (value, taken) in it.values.iter_mut().zip(values) {
-                        *value = taken.unwrap_or(*value);
-                    }
-                }
-                done_if(received != Received::Lost)
-            }
+            Command::Take(turn, values) => it.take(number, turn, values, is_without_turn),
             Command::Finish => match it.target.take() {
                 Some(target) if target.is_of(number) => {
                     it.is_living = true;
@@ -472,6 +451,31 @@ impl World {
 impl Shard {
     fn crash(&mut self) {
         (self.target, self.is_over) = (None, false);
+    }
+
+    /// Takes values for a move. `is_without_turn`: also those of a page that it has taken before.
+    fn take(&mut self, number: u64, turn: u64, values: Values, is_without_turn: bool) -> Message {
+        let Some(target) = self.target.as_mut() else {
+            return Message::Lost;
+        };
+        let received = match target.receive(number, turn) {
+            Received::Known if is_without_turn => Received::New,
+            received => received,
+        };
+        if received == Received::New {
+            for (value, taken) in self.values.iter_mut().zip(values) {
+                *value = taken.unwrap_or(*value);
+            }
+        }
+        done_if(received != Received::Lost)
+    }
+}
+
+fn done_if(is_done: bool) -> Message {
+    if is_done {
+        Message::Done
+    } else {
+        Message::Lost
     }
 }
 

@@ -1,12 +1,12 @@
 //! Four bundles in the order of their names, the sweep of the place that knows them, and all that may happen next. One
 //! name cannot be read.
 
-use tally_core::handover::sweep::{Pace, Sweep, Turn};
+use tally_core::handover::sweep::{Sweep, SweepPace, SweepTurn};
 use tally_testing::search::Model;
 
 const BUNDLES: u8 = 4;
 
-const PACE: Pace = Pace {
+const PACE: SweepPace = SweepPace {
     bundles_at_once: 2,
     begin_ms: 5,
     next_ms: 1,
@@ -152,7 +152,7 @@ impl World {
     }
 
     fn turned(&self, running: &Running) -> Option<Sweep<u8>> {
-        let turn = Turn {
+        let turn = SweepTurn {
             last: running.last,
             has_left: running.has_left && !self.is_without(Guard::Left),
         };

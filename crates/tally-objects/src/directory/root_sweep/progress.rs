@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use crate::directory::root_places::RootPlaces;
 use tally_core::cluster::sizes::Sizes;
-use tally_core::handover::sweep::{Pace, Sweep};
+use tally_core::handover::sweep::{Sweep, SweepPace};
 
 /// 64 names in a fifth of a second are a million an hour in each partition.
-pub(in crate::directory) const PACE: Pace = Pace {
+pub(in crate::directory) const PACE: SweepPace = SweepPace {
     bundles_at_once: 64,
     begin_ms: 5_000,
     next_ms: 200,
