@@ -66,12 +66,11 @@ package: build
 test: build
 	@$(NODE) scripts/chromium.mjs && $(NODE) scripts/redis.mjs && $(NODE) scripts/prometheus.mjs && $(NODE) scripts/servers.mjs && $(NODE) scripts/python-clients.mjs && $(NODE) scripts/kubernetes.mjs
 	cargo test --locked
-	cargo build --locked --package tally-simulation --bin deployments && cargo build --locked --package tally-server
+	cargo build --locked --bins --tests
 	$(NODE) --test --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'tests/histories/*.test.mjs' 'simulation/ledger/*.test.mjs' 'simulation/mutants/*.test.mjs' 'package/test/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/servers/*.test.mjs' 'tests/kubernetes/*.test.mjs'
 	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
 	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs && $(NODE) tests/histories/served.mjs
-	cargo test --locked --package tally-server
 	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'tests/server/*.test.mjs'
 	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs && NATIVE=1 $(NODE) tests/histories/served.mjs
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project 'one worker' --project server

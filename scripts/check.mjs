@@ -169,7 +169,6 @@ const CHECKS = [
   ["formatting", () => run("cargo", ["fmt", "--check"]), "run cargo fmt"],
   ["clippy native", () => clippy("--all-targets"), FIX_LINTS],
   ["clippy of the tool", () => clippy("-p", "tally-openapi", "--all-targets"), FIX_LINTS],
-  ["clippy of the native server", () => clippy("-p", "tally-server", "--all-targets"), FIX_LINTS],
   ["clippy wasm32", () => clippy("-p", "tally", "--lib", "--target", WASM), FIX_LINTS],
   ["features left out", featuresOff, "code that needs a feature of Cargo.toml must say so: #[cfg(feature = …)]"],
   ["clippy of crates alone", cratesAlone, FIX_LINTS],

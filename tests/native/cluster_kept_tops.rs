@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::cluster::kept_tops::{Before, KeptTop, KeptTops, RowlessCounters, Written};
+use tally_core::cluster::kept_tops::{KeptTop, KeptTops, RowBefore, RowlessCounters, Written};
 use tally_core::cluster::standings::Standings;
 use tally_core::cluster::top_order::{KnownTotal, OrderBy, TopOrder, WindowStart};
 use tally_core::cluster::total::CounterTotal;
@@ -125,7 +125,7 @@ proptest! {
                 as_of_ms: at_ms,
             };
             let written = Written { hour, known: row.known() };
-            let read = column.as_deref().map(Before::read);
+            let read = column.as_deref().map(RowBefore::read);
             kept.written(&counter, read.as_ref(), &written);
             table.insert(counter, row);
             for (index, order) in orders().iter().enumerate() {

@@ -338,7 +338,7 @@ impl KeptTops {
         column: Option<&RowBefore>,
         mut change: impl FnMut(usize, &mut KeptTop) -> Option<()>,
     ) {
-        let is_outdated = |then: &Before| then.amounts.len() != self.tops.borrow().len();
+        let is_outdated = |then: &RowBefore| then.amounts.len() != self.tops.borrow().len();
         if column.is_some_and(is_outdated) {
             self.clear();
         }

@@ -251,7 +251,7 @@ fn numbers_of(column: &SqlValue) -> &str {
 
 /// The SQL that sets the changed indexed columns; all of them if the row is unknown.
 fn changed_columns(before: Option<&RowBefore>, hour: i64, sizes: [i64; 3]) -> String {
-    let same = |before: &Before| {
+    let same = |before: &RowBefore| {
         let [value, counted, uniques] = before.sizes;
         [before.hour, value, counted, uniques]
     };
