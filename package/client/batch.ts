@@ -58,13 +58,26 @@ interface Body {
   wasUnknown: boolean;
 }
 
-/** Returns the numbers, from 1, of rejected records and their codes. */
-function rejectedOf({ rejected_lines = [] }: Pick<Report, "rejected_lines">): Map<number, string> {
+// Lines as a report names them, such as 3,5-6.
+const LINES = /^\d+(-\d+)?(,\d+(-\d+)?)*$/;
+
+// Whether what says which records were rejected has the form of a report. Another program may answer anything.
+function isReported({ rejected_lines = [], errors = [] }: Partial<Report>): boolean {
+  const isRun = (run: Partial<NonNullable<Report["rejected_lines"]>[number]> | null) =>
+    typeof run?.code === "string" && typeof run.lines === "string" && LINES.test(run.lines);
+  const isReason = (reason: Partial<Report["errors"][number]> | null) =>
+    typeof reason?.line === "number" && typeof reason.detail === "string";
+  const areLists = Array.isArray(rejected_lines) && Array.isArray(errors);
+  return areLists && rejected_lines.every(isRun) && errors.every(isReason);
+}
+
+/** Returns the numbers, from 1 to `most`, of rejected records and their codes. */
+function rejectedOf({ rejected_lines = [] }: Pick<Report, "rejected_lines">, most: number): Map<number, string> {
   const codes = new Map<number, string>();
   for (const { code, lines } of rejected_lines) {
     for (const run of lines.split(",")) {
       const [first = 0, last = first] = run.split("-").map(Number);
-      for (let line = first; line <= last; line += 1) codes.set(line, code);
+      for (let line = first; line <= Math.min(last, most); line += 1) codes.set(line, code);
     }
   }
   return codes;
@@ -72,8 +85,8 @@ function rejectedOf({ rejected_lines = [] }: Pick<Report, "rejected_lines">): Ma
 
 // A body of which nothing was counted is refused by a problem that has the report.
 function reportOf(problem: Problem | undefined): Report | undefined {
-  const isReport = Array.isArray((problem as Partial<Report> | undefined)?.rejected_lines);
-  return isReport ? (problem as unknown as Report) : undefined;
+  const report = problem as Partial<Report> | undefined;
+  return Array.isArray(report?.rejected_lines) && isReported(report) ? (report as Report) : undefined;
 }
 
 export class Batch {
@@ -247,7 +260,7 @@ export class Batch {
 
   // Settles what a report says. Returns the first reason of those that wait.
   #read(body: Body, report: Report): TallyError | undefined {
-    const codes = rejectedOf(report);
+    const codes = rejectedOf(report, body.waiting.length);
     const details = new Map((report.errors ?? []).map(({ line, detail }) => [line, detail]));
     const settled: Waiting[] = [];
     const rejected: RejectedEvent[] = [];
@@ -298,7 +311,9 @@ function openOf({ waiting }: Body): Waiting[] {
 function refusalOf(events: RejectedEvent[]): TallyError {
   const [{ code, detail } = { code: "unknown", detail: "" }] = events;
   const others = events.length === 1 ? "" : ` (and ${events.length - 1} more)`;
-  return new TallyError(400, code, `an event of ${JSON.stringify(events[0]?.event.id)} was refused: ${detail}${others}`, { events });
+  const id: unknown = events[0]?.event.id;
+  const shown = typeof id === "string" ? JSON.stringify(id) : `a ${typeof id}`;
+  return new TallyError(400, code, `an event of ${shown} was refused: ${detail}${others}`, { events });
 }
 
 async function sendBody(transport: Transport, body: string, call: Partial<Call>): Promise<Report> {
@@ -306,7 +321,7 @@ async function sendBody(transport: Transport, body: string, call: Partial<Call>)
     body, headers: { "content-type": "application/x-ndjson" }, isWrite: true, ...call,
   });
   // Another program that answers has counted nothing.
-  if (typeof report?.accepted === "number") return report;
+  if (typeof report?.accepted === "number" && isReported(report)) return report;
   throw new TallyError(200, "not-tally", "200 without a report, so it is not Tally that answers");
 }
 

@@ -1,7 +1,7 @@
-// What comes from the caller: numbers, functions, and times for timers.
+// What comes from the caller: numbers, signals, functions, and times for timers.
 //
-// Invariant: a number that is none is an error that names it, at once. What a caller's function throws or rejects with
-// never harms what Tally does.
+// Invariant: a number or a signal that is none is an error that names it, at once. What a caller's function throws or
+// rejects with never harms what Tally does.
 
 // A timer of more fires at once.
 const TIMER_MS_MAX = 2 ** 31 - 1;
@@ -11,6 +11,13 @@ export function checkedNumber(name: string, value: unknown, least: number): void
   if (value === undefined || value === null || (typeof value === "number" && value >= least)) return;
   const shown = typeof value === "string" ? JSON.stringify(value) : String(value);
   throw new RangeError(`\`${name}\` is ${shown}: send a number of at least ${least}`);
+}
+
+/** Returns a signal that ends a call; undefined for none, as `fetch` takes null for none. Throws for another value. */
+export function signalOf(value: unknown): AbortSignal | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (value instanceof AbortSignal) return value;
+  throw new TypeError(`\`signal\` is a ${typeof value}: pass an AbortSignal`);
 }
 
 /** Returns a time that a timer can wait for. */

@@ -71,7 +71,8 @@ function log(options: LimitOptions<any>, kind: string, message: string): void {
   if (now_ms - (kinds.get(kind) ?? -Infinity) < LOG_EVERY_MS) return;
   kinds.set(kind, now_ms);
   // A log that fails must not fail the request, and there is no other log.
-  const line = `tally: policy "${String(options.policy)}": ${message}`;
+  const policy = typeof options.policy === "string" ? options.policy : `a ${typeof options.policy}`;
+  const line = `tally: policy "${policy}": ${message}`;
   guarded("log", () => (options.log ?? console.error)(line), () => {});
 }
 
@@ -89,14 +90,15 @@ function refused(
 export async function judge<Context>(
   tally: Tally, options: LimitOptions<Context>, context: Context, address: () => unknown,
 ): Promise<Judged> {
+  const given = typeof options === "object" && options !== null ? options : NO_OPTIONS;
   try {
-    return await judged(tally, options, context, address);
+    return await judged(tally, given, context, address);
   } catch (error) {
-    return failed(options ?? NO_OPTIONS, error);
+    return failed(given, error);
   }
 }
 
-// Of a middleware that was made without any.
+// Of a middleware that was made without any, or with something else.
 const NO_OPTIONS = {} as LimitOptions<any>;
 
 async function judged<Context>(

@@ -61,6 +61,8 @@ export function watch(
         pause_ms = Math.min(PAUSE_MS_MAX, Math.max(after_ms, pause_ms));
       } finally {
         clearTimeout(timer);
+        // Nobody reads what is left of the stream.
+        silence.abort();
       }
       await new Promise<void>((done) => {
         const go = () => (clearTimeout(wait), end.signal.removeEventListener("abort", go), done());
@@ -113,7 +115,7 @@ export function counterStore(transport: Transport, id: string): CounterStore {
       listeners.add(onChange);
       stop ??= watch(transport, [id], (counters) => {
         state = counters[id];
-        for (const listener of listeners) listener();
+        for (const listener of listeners) guarded("subscribe", listener);
       });
       return () => {
         listeners.delete(onChange);

@@ -3,7 +3,7 @@
 // Invariant: what may count is sent again only under one `Idempotency-Key`, drawn before the first try, or where
 // nothing can have been counted. So a write counts once however often it is sent.
 import type { components } from "./api.ts";
-import { checkedNumber, timerMs } from "./guards.ts";
+import { checkedNumber, signalOf, timerMs } from "./guards.ts";
 
 export type Problem = components["schemas"]["Problem"];
 
@@ -279,7 +279,8 @@ export class Transport {
   }
 
   /** Sends until it is answered and the answer is read, and resolves to what was read. */
-  async read<T>(method: string, route: string, call: Call, reading: (answer: Response) => Promise<T>): Promise<T> {
+  async read<T>(method: string, route: string, asked: Call, reading: (answer: Response) => Promise<T>): Promise<T> {
+    const call = { ...asked, signal: signalOf(asked.signal) };
     checkedNumber("deadline_ms", call.deadline_ms, 1);
     const key = idempotencyKeyOf(call.idempotencyKey) ?? (call.isWrite ? crypto.randomUUID() : undefined);
     const headers: Record<string, string> = key === undefined ? {} : { "idempotency-key": key };
@@ -318,6 +319,8 @@ export class Transport {
       if (answer.ok || call.answers?.includes(answer.status)) return { value: await until(signal, reading(answer)) };
       return { error: await until(signal, refusal(answer)) };
     } catch (cause) {
+      // Nobody reads what is left of the answer.
+      end.abort();
       if (call.signal?.aborted) throw call.signal.reason;
       if (cause instanceof TallyError) throw cause;
       const why =
@@ -381,12 +384,15 @@ export async function refusal(answer: Response): Promise<TallyError> {
   } catch {
     problem = undefined;
   }
-  const seconds = Number(answer.headers.get("retry-after") ?? NaN);
+  const retry_after_ms = 1000 * Number(answer.headers.get("retry-after") ?? NaN);
+  // Another program's problem may have anything in their places.
+  const { code, detail } = (problem ?? {}) as Record<string, unknown>;
   return new TallyError(
-    answer.status, problem?.code ?? "unknown", problem?.detail ?? `${answer.status} ${text.slice(0, 200)}`.trim(),
+    answer.status, typeof code === "string" ? code : "unknown",
+    typeof detail === "string" ? detail : `${answer.status} ${text.slice(0, 200)}`.trim(),
     {
       ...(problem === undefined ? {} : { problem }),
-      ...(Number.isFinite(seconds) ? { retry_after_ms: seconds * 1000 } : {}),
+      ...(Number.isFinite(retry_after_ms) ? { retry_after_ms } : {}),
     },
   );
 }

@@ -28,7 +28,7 @@ export async function verdictOf(policy: string, check: LimitCheck, answer: Respo
     ...(typeof problem.override === "string" ? { override: problem.override } : {}),
     limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
     remaining: whole(number("ratelimit", "r"), 0),
-    reset_after_ms: 1000 * whole(number("ratelimit", "t"), 0),
-    retry_after_ms: 1000 * whole(Number(answer.headers.get("retry-after") ?? NaN), 0),
+    reset_after_ms: whole(1000 * number("ratelimit", "t"), 0),
+    retry_after_ms: whole(1000 * Number(answer.headers.get("retry-after") ?? NaN), 0),
   } as Verdict;
 }

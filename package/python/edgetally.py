@@ -42,6 +42,8 @@ _BODY_EVENTS_MAX = 4_000
 _BODY_BYTES_MAX = 4 * 1024 * 1024
 # Refused events that flush() names where there is no on_error.
 _REJECTED_MAX = 1_000
+# Lines as a report names them, such as 3,5-6.
+_LINES = re.compile("[0-9]{1,15}(-[0-9]{1,15})?(,[0-9]{1,15}(-[0-9]{1,15})?)*")
 # Codes of events that may count later. Of all but the first nothing was counted.
 _LATER = frozenset(("unavailable", "overloaded", "too-many-counters", "quota-exceeded"))
 
@@ -80,7 +82,7 @@ class TallyError(Exception):
     @property
     def _report(self) -> Optional[dict]:
         """The report of a bulk body of which nothing was counted."""
-        return self.problem if self.problem and isinstance(self.problem.get("rejected_lines"), list) else None
+        return self.problem if self.problem and "rejected_lines" in self.problem and _is_reported(self.problem) else None
 
 
 # Addresses.
@@ -423,7 +425,7 @@ class Tally:
         try:
             _checked("id", id)
             json.dumps(record)
-        except (TallyError, TypeError, ValueError) as fault:
+        except (TallyError, TypeError, ValueError, RecursionError) as fault:
             if self._on_error is None:
                 raise
             code = fault.code if isinstance(fault, TallyError) else "invalid-body"
@@ -556,7 +558,7 @@ class Tally:
 
     def _read_report(self, body: _Body, report: dict) -> Optional[TallyError]:
         """Settles what a report says. Returns the first reason of those that wait."""
-        codes = _codes(report)
+        codes = _codes(report, len(body.waiting))
         details = {error["line"]: error["detail"] for error in report.get("errors", [])}
         settled, rejected = [], []
         is_unknown, why = False, None
@@ -740,7 +742,7 @@ class Tally:
                 with refused:
                     content = _read_refusal(refused, time.monotonic() + self._timeout)
                     error = _refusal(self.url, refused.code, refused.headers, content)
-            except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException) as lost:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError, http.client.HTTPException) as lost:
                 error = TallyError(0, "no-answer", f"{self.url} does not answer: {getattr(lost, 'reason', lost)}")
             if error._is_final:
                 raise error
@@ -801,13 +803,24 @@ def _pause(error: TallyError, pause: float) -> float:
     return min(_PAUSE_MAX, max(error.retry_after or 0, pause * (0.5 + random.random())))
 
 
-def _codes(report: dict) -> dict:
-    """The numbers, from 1, of rejected records and their codes."""
+def _is_reported(report: dict) -> bool:
+    """Whether what says which records were rejected has the form of a report. Another program may answer anything."""
+    runs, reasons = report.get("rejected_lines", []), report.get("errors", [])
+    if not isinstance(runs, list) or not isinstance(reasons, list) or not all(isinstance(one, dict) for one in runs + reasons):
+        return False
+    lines = [run.get("lines") for run in runs]
+    texts = [*lines, *(run.get("code") for run in runs), *(reason.get("detail") for reason in reasons)]
+    is_numbered = all(isinstance(reason.get("line"), int) for reason in reasons)
+    return is_numbered and all(isinstance(text, str) for text in texts) and all(map(_LINES.fullmatch, lines))
+
+
+def _codes(report: dict, most: int) -> dict:
+    """The numbers, from 1 to most, of rejected records and their codes."""
     codes = {}
     for rejected in report.get("rejected_lines", []):
         for run in rejected["lines"].split(","):
             first, _, last = run.partition("-")
-            for line in range(int(first), int(last or first) + 1):
+            for line in range(int(first), min(int(last or first), most) + 1):
                 codes[line] = rejected["code"]
     return codes
 
@@ -821,7 +834,7 @@ def _rejection(events: list[dict]) -> TallyError:
 def _json(status: int, content: bytes) -> Any:
     try:
         return json.loads(content or b"null")
-    except ValueError:
+    except (ValueError, RecursionError):
         shown = content[:200].decode(errors="replace")
         raise TallyError(status, "not-tally", f"{status} without JSON, so it is not Tally that answers: {shown}") from None
 
@@ -830,7 +843,8 @@ def _report_of(answer: tuple) -> dict:
     status, _, content = answer
     report = _json(status, content)
     # Another program that answers has counted nothing.
-    if not isinstance(report, dict) or isinstance(report.get("accepted"), bool) or not isinstance(report.get("accepted"), int):
+    accepted = report.get("accepted") if isinstance(report, dict) else None
+    if not isinstance(accepted, int) or isinstance(accepted, bool) or not _is_reported(report):
         raise TallyError(status, "not-tally", f"{status} without a report, so it is not Tally that answers")
     return report
 
@@ -838,14 +852,14 @@ def _report_of(answer: tuple) -> dict:
 def _object(content: bytes) -> dict:
     try:
         said = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 
 
 def _fields(header: str) -> dict:
     pairs = [part.strip().split("=", 1) for part in header.split(";")[1:]]
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and re.fullmatch("[0-9]{1,15}", pair[1])}
 
 
 def _retry_after(headers: Any) -> Optional[float]:
@@ -858,8 +872,11 @@ def _refusal(url: str, status: int, headers: Any, content: bytes) -> TallyError:
         where = f" to {headers.get('location')[:200]}" if headers.get("location") else ""
         return TallyError(status, "redirected", f"{url} redirects{where}: set url to the address at which Tally itself answers")
     problem = _object(content)
-    detail = problem.get("detail") or f"{status} {content[:200].decode(errors='replace')}".strip()
-    return TallyError(status, problem.get("code", "unknown"), detail, problem or None, _retry_after(headers))
+    # Another program's problem may have anything in their places.
+    code, detail = problem.get("code"), problem.get("detail")
+    if not isinstance(detail, str):
+        detail = f"{status} {content[:200].decode(errors='replace')}".strip()
+    return TallyError(status, code if isinstance(code, str) else "unknown", detail, problem or None, _retry_after(headers))
 
 
 class Held:

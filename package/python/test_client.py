@@ -242,6 +242,18 @@ class Dialogues(unittest.TestCase):
             self.assertEqual(len(server.asked), 1)
         logging.getLogger("tally").disabled = False
 
+    def test_json_that_is_nested_too_deeply_is_no_answer_and_no_event(self):
+        deep = "[" * 200_000
+        for status, code in ((200, "not-tally"), (404, "unknown")):
+            with Answering([{"status": status, "text": deep}]) as server, self.assertRaises(TallyError) as refused:
+                Tally(server.url).get("a")
+            self.assertEqual(refused.exception.code, code)
+        nested, told = [], []
+        for _ in range(100_000):
+            nested = [nested]
+        Tally("http://127.0.0.1:1", on_error=told.append).count("a", by=nested)
+        self.assertEqual([error.code for error in told], ["invalid-body"])
+
     def test_a_call_by_get_that_counts_is_not_repeated_and_others_are(self):
         with Answering(["lost"]) as server:
             tally = Tally(server.url, retries=1)

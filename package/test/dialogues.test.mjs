@@ -268,6 +268,58 @@ test("a function of the caller's that throws harms nothing", async (context) => 
   server.end();
 });
 
+test("an id of which no JSON can be made is told as any other", () => {
+  const circle = {};
+  circle.circle = circle;
+  const told = [];
+  const tally = new Tally({ url: "http://127.0.0.1:1", batch: { onError: (error) => told.push(error) } });
+  const ids = [10n, circle, { toJSON: () => assert.fail("theirs") }];
+  for (const id of ids) tally.count(id);
+  assert.deepEqual(told.map(({ code, events }) => [code, events[0].event.id]), ids.map((id) => ["invalid-id", id]));
+  assert.match(told[0].message, /^an event of a bigint was refused: `id` is bigint/);
+});
+
+test("a signal may be null, and what is none is named before anything is sent", async () => {
+  const server = await answering([{ status: 200, body: { value: 7 } }]);
+  const tally = new Tally({ url: server.url });
+  assert.deepEqual(await tally.get("a", {}, null), { value: 7 });
+  for (const signal of [{}, "x", 7, new AbortController()]) {
+    const named = { name: "TypeError", message: /^`signal` is a / };
+    await assert.rejects(tally.increment("a", 1, { signal }), named);
+    await assert.rejects(tally.get("a", {}, signal), named);
+  }
+  assert.equal(server.asked.length, 1);
+  server.end();
+});
+
+test("what nobody reads to its end is ended: a stream without sense, and the page of a redirect", async () => {
+  const open = [];
+  const endless = (init) => async (_, { signal }) => {
+    const body = new ReadableStream({ start: (stream) => stream.enqueue(new TextEncoder().encode("data: {\n\n")) });
+    open.push(signal);
+    return new Response(body, init);
+  };
+  const tally = (init) => new Tally({ url: "http://127.0.0.1:1", fetch: endless(init) });
+  await new Promise((done) => {
+    const stop = tally({ status: 200 }).watch("a", () => {}, () => setImmediate(() => done(stop())));
+  });
+  assert.deepEqual(open.map(({ aborted }) => aborted), [true]);
+  await assert.rejects(tally({ status: 302 }).get("a"), { code: "redirected" });
+  assert.deepEqual(open.map(({ aborted }) => aborted), [true, true]);
+});
+
+test("a listener of a counter that throws hides no change from the others", async (context) => {
+  context.mock.method(console, "error", () => {});
+  const update = 'data: {"type":"update","counters":{"a":{"value":3}}}\n\n';
+  const store = new Tally({ url: "http://127.0.0.1:1", fetch: async () => new Response(update) }).useCounter("a");
+  const first = store.subscribe(() => assert.fail("theirs"));
+  await new Promise((done) => {
+    const second = store.subscribe(() => done(second()));
+  });
+  first();
+  assert.deepEqual(store.getSnapshot(), { value: 3 });
+});
+
 test("a function of the caller's that fails later harms nothing either", async (context) => {
   const logged = context.mock.method(console, "error", () => {});
   const update = { status: 200, text: 'data: {"type":"update","counters":{"a":{"value":3}}}\n\n' };

@@ -141,7 +141,8 @@ for (const framework of Object.keys(FRAMEWORKS)) {
       assert.deepEqual(said, [500, "limiter-misconfigured", [], 1], found.log[0]);
     }
     const { tally: client } = clientOf(allowed);
-    for (const [tally, options] of [[client, undefined], [client, null], [undefined, { policy: "p" }]]) {
+    const none = [undefined, null, "p", 7, { policy: Object.create(null) }].map((options) => [client, options]);
+    for (const [tally, options] of [...none, [undefined, { policy: "p" }]]) {
       const response = await FRAMEWORKS[framework](tally, options, { address: "203.0.113.9" });
       assert.equal(response.status, 500);
     }
