@@ -8,7 +8,7 @@ import { check } from "./applies.mjs";
 import { completion } from "./completion.mjs";
 import { JURISDICTIONS } from "./deploy/configurations.mjs";
 import { URL_DEFAULT } from "./client.mjs";
-import { EXIT, exitOf, screen } from "./outcome.mjs";
+import { EXIT, exitOf, screen, visible } from "./outcome.mjs";
 import { PACKAGE } from "./place.mjs";
 
 // A module is loaded when its command is called: `tally --help` needs none of them.
@@ -365,7 +365,7 @@ export async function main(argv) {
   const isJson = argv.includes("--json");
   const tell = (message, more) => {
     if (isJson) process.stdout.write(`${JSON.stringify({ error: { message, ...more } })}\n`);
-    process.stderr.write(`tally: ${message}\n`);
+    process.stderr.write(`tally: ${visible(message)}\n`);
   };
   try {
     code = EXIT.done;

@@ -1,7 +1,7 @@
 // How a command ends, and how it says so: exit codes, JSON, colours, tables.
 //
 // Invariants: what a program reads goes to stdout, what people are told besides to stderr; with `--json` stdout is JSON
-// alone; colours go to terminals alone.
+// alone; colours go to terminals alone, and no other control character: lines of logs and answers are others' texts.
 import { styleText } from "node:util";
 
 /** Exit codes. They are documented in docs/guide/command.md and never change their meaning. */
@@ -39,6 +39,17 @@ export function exitOf(error) {
   return EXIT.failed;
 }
 
+// A control character, unless it ends a line or parts columns.
+const CONTROL = /[^\n\t\P{Cc}]/gu;
+const COLOR = /^\x1b\[\d{1,2}m/;
+
+/** Returns a text whose control characters are written out, so that it does no more to a terminal than colours do. */
+export const visible = (text, hasColors = false) =>
+  String(text).replace(CONTROL, (sign, at, all) => {
+    const isColor = hasColors && COLOR.test(all.slice(at, at + 5));
+    return isColor ? sign : `\\x${sign.charCodeAt(0).toString(16).padStart(2, "0")}`;
+  });
+
 /** Where a command writes: `json(value)`, `line(text)` to stdout, `note(text)` to stderr, `paint(style, text)`. */
 export function screen({ json = false, color = true } = {}) {
   const painted = color && process.stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== "dumb";
@@ -48,8 +59,8 @@ export function screen({ json = false, color = true } = {}) {
     hasColors: painted,
     isTerminal: process.stdout.isTTY === true,
     json: (value) => write(process.stdout, JSON.stringify(value)),
-    line: (text = "") => json || write(process.stdout, text),
-    note: (text) => write(process.stderr, text),
+    line: (text = "") => json || write(process.stdout, visible(text, painted)),
+    note: (text) => write(process.stderr, visible(text, painted)),
     paint: (style, text) => (painted ? styleText(style, String(text), { validateStream: false }) : String(text)),
     /** Prints a value as JSON, or else what `show` makes of it. */
     show(value, show) {

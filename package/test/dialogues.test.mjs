@@ -2,8 +2,10 @@
 // too (package/python/test_client.py).
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
 import { TALLY, run } from "./server.mjs";
@@ -244,6 +246,26 @@ test("the command follows no redirect, and says what to set", async () => {
   assert.deepEqual([server.asked.length, other.asked.length], [2, 0]);
   server.end();
   other.end();
+});
+
+test("what others wrote moves no terminal: neither a line of a log nor a server's detail", async () => {
+  const evil = "\u001b]0;owned\u0007\u009b2J\r\u007fred";
+  const shown = "\\x1b]0;owned\\x07\\x9b2J\\x0d\\x7fred";
+  const refusal = { status: 400, body: { code: "invalid-query", detail: `why ${evil}` } };
+  const server = await answering([refusal]);
+  const place = mkdtempSync(join(tmpdir(), "tally-evil-"));
+  const env = { TALLY_URL: server.url, TALLY_STATE: place };
+  const said = await run(process.execPath, [TALLY, "get", "a"], { env });
+  assert.equal(said.stderr, `tally: why ${shown}\n`);
+  server.say([{ status: 200, body: { accepted: 1, rejected: 0, errors: [], rejected_lines: [] } }]);
+  const line = '203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1\n';
+  writeFileSync(join(place, "evil.log"), `${line}${evil}\n`);
+  const { code, stdout } = await run(process.execPath, [TALLY, "import", join(place, "evil.log")], { env });
+  assert.equal(code, 6);
+  assert.ok(stdout.includes(shown), stdout);
+  assert.doesNotMatch(stdout, /[^\n\P{Cc}]/u);
+  rmSync(place, { recursive: true });
+  server.end();
 });
 
 test("events that nobody takes are bounded, and further ones are told", async () => {
