@@ -115,7 +115,7 @@ impl Table {
         }
         let lender = &mut entry.lender;
         for call in &handover.calls {
-            lender.put_call(0, *call);
+            lender.take_call(*call);
         }
         lender.take_over(&entry.policy, handover.used, outstanding, until_ms, now_ms);
         self.touch(slot);

@@ -76,10 +76,16 @@ impl Lender {
             .map_or_else(Vec::new, |calls| calls.iter().copied().collect())
     }
 
-    /// Takes in a call that was stored in this row, or handed over.
+    /// Takes in a call that was stored in this row.
     pub(super) fn put_call(&mut self, row: u64, known: KnownCall) {
         let known = KnownCall { row, ..known };
         self.calls.get_or_insert_default().put(known);
+    }
+
+    /// Takes in a call that was handed over.
+    pub(super) fn take_call(&mut self, known: KnownCall) {
+        let known = KnownCall { row: 0, ..known };
+        self.calls.get_or_insert_default().take(known);
     }
 
     /// Does what a named call asks for, once. `has_room` says whether memory is left for another name. Cost: O(log

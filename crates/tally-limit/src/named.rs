@@ -254,6 +254,16 @@ impl KnownCall {
         self.due_ms().saturating_add(KNOWN_MS)
     }
 
+    /// Whether this is a later state of the same call. A hold that has ended stays so, whatever the clocks say. The name
+    /// of a hold that was taken back may hold again.
+    pub(super) fn is_later_than(&self, other: &Self) -> bool {
+        match other.state {
+            State::Settled | State::Ended | State::Answered => false,
+            State::Cancelled => self.at_ms > other.at_ms,
+            State::Open | State::OpenReturning => !self.is_open() || self.at_ms > other.at_ms,
+        }
+    }
+
     /// Whether its name does nothing any more.
     pub(super) fn is_taken(&self) -> bool {
         self.state != State::Cancelled

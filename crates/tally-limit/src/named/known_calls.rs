@@ -137,7 +137,7 @@ impl KnownCalls {
         self.record(place, &known);
     }
 
-    /// Adds a call that was stored, or handed over. Its newer state takes the place of an older one.
+    /// Adds a call that was stored. Its newer state takes the place of an older one.
     pub(crate) fn put(&mut self, known: KnownCall) {
         let place = self.place(&known.name);
         let older = place.and_then(|place| self.list.get_mut(place));
@@ -150,6 +150,15 @@ impl KnownCalls {
         }
         self.accounts = Vec::new();
         self.record(place, &known);
+    }
+
+    /// Adds a call that was handed over, unless a later state of it is known here. A lender that has lost its memory may
+    /// ask its former lender once more, which knows what the call was before.
+    pub(crate) fn take(&mut self, given: KnownCall) {
+        let known = self.find(&given.name);
+        if known.is_none_or(|known| given.is_later_than(known)) {
+            self.put(given);
+        }
     }
 
     /// Records what a call at a place changes for all.

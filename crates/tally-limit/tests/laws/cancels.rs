@@ -126,3 +126,64 @@ fn one_account_holds_as_often_as_it_wants_if_it_settles() {
         table.call(&asked, &end, now_ms).expect("a hold");
     }
 }
+
+/// Hands a key over to a lender that may have had it before.
+fn hand_over(old: &Table, next: &mut Table, now_ms: i64) {
+    let policy = Policy::sliding(100, 10);
+    let asked = check(&policy, "k", 1);
+    let handover = old.hand_over(&asked, now_ms);
+    next.take_over(&asked, &handover, now_ms).unwrap();
+}
+
+#[test]
+fn a_hold_that_has_ended_stays_so_whenever_its_key_is_handed_over_once_more() {
+    let policy = Policy::sliding(100, 10);
+    let asked = check(&policy, "k", 60);
+    let settle = |name, amount| {
+        let hold = [1; 16];
+        call(name, CallWork::Settle { hold, amount })
+    };
+    for (end, fault) in [
+        (settle(2, None), CallFault::Settled),
+        (settle(2, Some(0)), CallFault::Settled),
+        (cancel(), CallFault::NoHold),
+    ] {
+        let [mut old, mut next] = [Table::stored(), Table::stored()];
+        old.call(&asked, &hold(1), BEGIN_MS).unwrap();
+        hand_over(&old, &mut next, BEGIN_MS);
+        // By a clock that is behind that of the former lender too.
+        for ended_ms in [BEGIN_MS, BEGIN_MS - 1_000] {
+            let (mut old, mut next, mut rows) = (old.clone(), next.clone(), Rows::default());
+            next.call(&asked, &end, ended_ms).unwrap();
+            rows.commit(&mut next);
+            // It has lost its memory, and asks its former lender again. Nothing is used any more.
+            let again_ms = BEGIN_MS + 20_000;
+            let mut next = rows.load(again_ms);
+            hand_over(&old, &mut next, again_ms);
+            assert_eq!(next.open_holds("p", "k", again_ms).count, 0);
+            let settled = next.call(&asked, &settle(3, Some(5)), again_ms);
+            assert_eq!(settled, Err(fault), "{end:?}");
+            // It goes back to the former lender, where it was open.
+            hand_over(&next, &mut old, again_ms);
+            assert_eq!(old.open_holds("p", "k", again_ms).count, 0);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_holds_again_is_not_replaced_by_its_hold_at_the_former_lender() {
+    let policy = Policy::sliding(100, 10);
+    let [mut old, mut next] = [Table::stored(), Table::stored()];
+    old.call(&check(&policy, "k", 60), &hold(1), BEGIN_MS)
+        .unwrap();
+    hand_over(&old, &mut next, BEGIN_MS);
+    let again_ms = BEGIN_MS + 1;
+    next.call(&check(&policy, "k", 1), &cancel(), again_ms)
+        .unwrap();
+    next.call(&check(&policy, "k", 30), &hold(1), again_ms)
+        .unwrap();
+    hand_over(&old, &mut next, again_ms);
+    assert_eq!(next.open_holds("p", "k", again_ms).amount, 30);
+    hand_over(&next, &mut old, again_ms);
+    assert_eq!(old.open_holds("p", "k", again_ms).amount, 30);
+}
