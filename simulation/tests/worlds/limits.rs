@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 
+use tally_core::limit::table::RESERVED_MS_MAX;
 use tally_simulation::{Chance, ClientRequest};
 
 use super::oracle::Moment;
@@ -290,8 +291,12 @@ impl Service {
                 one.begun.at_ms >= from_ms && one.ended.is_some_and(|at| at.at_ms < upto_ms)
             };
             let used: u64 = admitted.iter().filter(is_in).map(|one| one.cost).sum();
+            // A refund may take back what a reservation holds. If that is cancelled, it gives back its cost once more.
             let may_be_in = |one: &&&Use| {
-                one.begun.at_ms < upto_ms && one.ended.is_none_or(|at| at.at_ms >= from_ms)
+                one.begun.at_ms < upto_ms
+                    && one
+                        .ended
+                        .is_none_or(|at| at.at_ms + RESERVED_MS_MAX >= from_ms)
             };
             let returned: u64 = given_back
                 .iter()
