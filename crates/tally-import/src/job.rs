@@ -152,9 +152,9 @@ impl Job {
     /// Returns the number of the next part that is not done; `None` where more bytes are needed.
     ///
     /// # Errors
-    /// As [`LineSplitter::take`].
+    /// As [`LineSplitter::take`], by the name of the file.
     pub fn next(&mut self, shared: &mut Shared<'_>) -> Result<Option<u32>, Failure> {
-        while let Some(Piece { start, bytes }) = self.splitter.take()? {
+        while let Some(Piece { start, bytes }) = self.take()? {
             let mut tail = if start == self.end {
                 std::mem::take(&mut self.tail)
             } else {
@@ -179,6 +179,17 @@ impl Job {
                 .map(Some);
         }
         Ok(None)
+    }
+
+    fn take(&mut self) -> Result<Option<Piece>, Failure> {
+        self.splitter.take().map_err(|why| {
+            let Failure { exit, message } = why;
+            let name = &self.source.name;
+            Failure::new(
+                exit,
+                format!("{name}: {message}; the lines before it are counted"),
+            )
+        })
     }
 
     /// Forgets what is noted from a part on whose bytes are others: the file is another one from there on, which begins

@@ -140,7 +140,7 @@ impl LineSplitter {
                 }
                 if self.rest.len() > 4 * PART_BYTES_MAX {
                     let why = "a line has more than 16 MiB: this is no log";
-                    return Err(Failure::new(Exit::Failed, why));
+                    return Err(Failure::new(Exit::Partly, why));
                 }
             }
             return Ok(Some(self.end).filter(|end| is_last && *end > 0));

@@ -9,7 +9,7 @@ use tally_import::notes::LogSource;
 use tally_import::options::CountSettings;
 use tally_import::part::Step;
 use tally_import::report::{IngestReport, lines_of};
-use tally_import::splitter::LogEnding;
+use tally_import::splitter::{LogEnding, PART_BYTES_MAX};
 
 use super::host::Memory;
 use super::options::settings;
@@ -385,6 +385,20 @@ fn a_file_that_is_no_log_says_what_it_is() {
         let failure = world.file(&mut import, 1, bytes).unwrap_err();
         assert!(failure.message.starts_with(said), "{}", failure.message);
     }
+}
+
+#[test]
+fn a_file_that_is_no_log_from_a_line_on_is_named_and_the_lines_before_count() {
+    let mut world = world();
+    let mut import = world.import(|_| {}, false);
+    let endless = vec![b'x'; 4 * PART_BYTES_MAX + 1];
+    let text = [line("/a", 200).into_bytes(), endless].concat();
+    let failure = world.file(&mut import, 1, &text).unwrap_err();
+    assert_eq!(failure.exit, Exit::Partly);
+    let said =
+        "1.log: a line has more than 16 MiB: this is no log; the lines before it are counted";
+    assert_eq!(failure.message, said);
+    assert_eq!(world.sum(), 1);
 }
 
 #[test]
