@@ -65,11 +65,8 @@ impl Row {
 type Table = BTreeMap<CounterId, Row>;
 
 fn orders() -> [TopOrder; 2] {
-    [None, Some(WindowStart::Hour(FROM))].map(|since| TopOrder {
-        prefix: "page-".to_owned(),
-        by: OrderBy::Count,
-        since,
-    })
+    let windows = [None, Some(WindowStart::Hour(FROM))];
+    windows.map(|since| TopOrder::new("page-", OrderBy::Count, since))
 }
 
 /// The names of an order with their amounts, as the table has them.

@@ -2,7 +2,7 @@
 //! whose URLs other programs complete.
 
 use tally_api::query::{
-    LIST_LIMIT, ListPage, POINTS_MAX, PagedList, Query, UNION_MAX, WINDOW_SECONDS_MAX,
+    LIST_LIMIT, ListPage, POINTS_MAX, PagedList, Query, TopQuery, UNION_MAX, WINDOW_SECONDS_MAX,
     WINDOW_UNIQUES_SECONDS_MAX, Window,
 };
 use tally_api::routes::RouteName;
@@ -349,10 +349,9 @@ fn a_window_has_the_same_names_wherever_one_is_meant() {
     // NOW is 2026-05-01T00:00:30Z.
     let start = |days: i64| NOW - 30 - days * 86_400;
     let since = |text: &str| {
-        let asked = query(&format!("window={text}&by=count"));
-        let top = asked.top(NOW).expect(text);
+        let top = TopQuery::parse(&format!("window={text}&by=count"), NOW).expect(text);
         let first = top.range.map(|(first, _)| first);
-        top.since.map(WindowStart::seconds).or(first)
+        top.order.since.map(WindowStart::seconds).or(first)
     };
     let names = [
         ("today", start(0)),

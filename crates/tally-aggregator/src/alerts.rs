@@ -280,11 +280,7 @@ async fn of_prefix(
         _ => (OrderBy::Count, None),
     };
     let request = AskTop {
-        order: TopOrder {
-            prefix: prefix.to_owned(),
-            by,
-            since,
-        },
+        order: TopOrder::new(prefix, by, since),
         limit: 0,
         counter: None,
         range: None,
@@ -339,12 +335,9 @@ impl DigestReader<'_> {
 
     /// The counters of a prefix that counted most.
     async fn top(&mut self, prefix: &str, range: Range) -> Result<Top, Fault> {
+        let since = WindowStart::reaching(range.0, self.now);
         let request = AskTop {
-            order: TopOrder {
-                prefix: prefix.to_owned(),
-                by: OrderBy::Count,
-                since: Some(WindowStart::reaching(range.0, self.now)),
-            },
+            order: TopOrder::new(prefix, OrderBy::Count, Some(since)),
             limit: DIGEST_TOP,
             counter: None,
             range: Some(range),

@@ -79,11 +79,7 @@ async fn candidates(
 ) -> Result<Candidates, Fault> {
     let limit = among.div_ceil(partitions::count(host)) * SHARES;
     let since = WindowStart::reaching(from, host.now_ms().div_euclid(1_000));
-    let order = TopOrder {
-        prefix: request.prefix.clone(),
-        by: OrderBy::Count,
-        since: Some(since),
-    };
+    let order = TopOrder::new(&request.prefix, OrderBy::Count, Some(since));
     let (parts, missing) = ask_top(host, &order, limit, None).await?;
     let mut all = Candidates {
         rows: Vec::new(),

@@ -230,11 +230,7 @@ fn are_too_many(roots: &BTreeMap<CounterId, Root>) -> bool {
 
 /// The sums of the pushed totals of all counters, and the partitions that did not answer.
 async fn pushed_sums(host: &Host, request: &SumMany) -> Result<(Sums, Vec<u32>), Fault> {
-    let order = TopOrder {
-        prefix: request.prefix.clone(),
-        by: OrderBy::Value,
-        since: None,
-    };
+    let order = TopOrder::new(&request.prefix, OrderBy::Value, None);
     let (parts, missing) = ask_top(host, &order, 0, None).await?;
     let sums = parts.into_iter().map(|part| part.sums);
     let sums = sums.fold(Sums::default(), Sums::plus);

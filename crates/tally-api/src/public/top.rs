@@ -8,6 +8,7 @@ use crate::fields::{
 };
 use crate::json::to_json;
 use crate::number::{Estimate, Exact};
+use crate::query::TopQuery;
 use tally_core::cluster::top_order::{OrderBy, TopRow, WindowStart};
 use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
@@ -16,24 +17,14 @@ use tally_wire::messages::{Sums, Top, UnreadCounters};
 /// The request, and its times.
 #[derive(Clone, Debug)]
 pub struct TopPage {
-    /// The prefix of names.
-    pub prefix: String,
-    /// The measure of the order.
-    pub by: OrderBy,
-    /// The name of the window in the request.
-    pub window: Option<String>,
-    /// The beginning of the window.
-    pub since: Option<WindowStart>,
-    /// The first and the last second of the window, where counters were read for it.
-    pub range: Option<(i64, i64)>,
+    /// What was asked for.
+    pub query: TopQuery,
     /// When the directory was asked, unix milliseconds.
     pub begun_ms: i64,
     /// Now, unix milliseconds.
     pub now_ms: i64,
     /// How estimates are rounded.
     pub rounding: Rounding,
-    /// Whether large numbers are strings.
-    pub strings: bool,
 }
 
 /// The amount of a counter, under the name of its measure.
@@ -114,8 +105,8 @@ struct TopView<'a> {
 impl TopPage {
     fn amount(&self, row: &TopRow) -> Amount {
         let is_known = row.is_known();
-        let exact = Some(is_known.then(|| Exact::new(row.amount, self.strings)));
-        match self.by {
+        let exact = Some(is_known.then(|| Exact::new(row.amount, self.query.strings)));
+        match self.query.order.by {
             OrderBy::Value => Amount {
                 value: exact,
                 ..Amount::default()
@@ -137,7 +128,7 @@ impl TopPage {
     }
 
     fn row<'a>(&self, rank: u64, row: &'a TopRow, top: &Top) -> RowView<'a> {
-        let own = match self.by {
+        let own = match self.query.order.by {
             OrderBy::Uniques => Value::new(u128::from(self.estimate(row).estimate), 0),
             OrderBy::Value | OrderBy::Count => row.amount,
         };
@@ -167,7 +158,7 @@ impl TopPage {
 
     /// The sum of all amounts; for unique elements the sum of the rounded estimates.
     fn total(&self, sums: &Sums) -> Value {
-        if self.by != OrderBy::Uniques {
+        if self.query.order.by != OrderBy::Uniques {
             return sums.total;
         }
         let estimate = u64::try_from(sums.total.within_62_bits()).unwrap_or(0);
@@ -191,25 +182,26 @@ impl TopPage {
         };
         let kept_from_ms = top.sums.kept_from_ms;
         TopView {
-            prefix: &self.prefix,
-            by: match self.by {
+            prefix: &self.query.order.prefix,
+            by: match self.query.order.by {
                 OrderBy::Value => "value",
                 OrderBy::Count => "count",
                 OrderBy::Uniques => "uniques",
             },
-            window: self.window.as_deref(),
-            starts_at: (self.range.map(|(from, _)| from))
-                .or_else(|| self.since.map(WindowStart::seconds))
+            window: self.query.window.as_deref(),
+            starts_at: (self.query.range.map(|(from, _)| from))
+                .or_else(|| self.query.order.since.map(WindowStart::seconds))
                 .map(moment_of),
-            ends_at: (self.range.filter(|_| self.window.is_none())).map(|(_, to)| end_of(to)),
+            ends_at: (self.query.range.filter(|_| self.query.window.is_none()))
+                .map(|(_, to)| end_of(to)),
             kept_from_at: (kept_from_ms > 0).then_some(kept_from_ms),
             exact: false,
             as_of: as_of_ms,
             staleness_ms: self.now_ms.saturating_sub(as_of_ms).max(0),
             counters: top.sums.counters,
-            total: Exact::new(self.total(&top.sums), self.strings),
+            total: Exact::new(self.total(&top.sums), self.query.strings),
             missing_partitions: &top.missing_partitions,
-            omitted: OmittedView::of(top.omitted, self.strings),
+            omitted: OmittedView::of(top.omitted, self.query.strings),
             entries: self.rows(top),
             cursor: None,
         }

@@ -1,60 +1,82 @@
-//! The measure and the window by which counters are ordered.
+//! The parameters of a top: which counters, in which order, of which window.
 
 use super::parse::{Query, WINDOW_SECONDS_MAX, refuse};
-use tally_core::cluster::top_order::{HOURS_BEFORE, OrderBy, WindowStart};
+use tally_core::cluster::top_order::{HOURS_BEFORE, OrderBy, TopOrder, WindowStart};
 use tally_core::counter::history::DAYS_KEPT;
+use tally_core::counter::id::CounterId;
 use tally_logs::time::parse_date;
 use tally_wire::problem::Problem;
 use tally_wire::snapshot::date_of;
 
 /// The parameters of a top.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TopQuery<'a> {
-    /// The measure of the order.
-    pub by: OrderBy,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopQuery {
+    /// The counters, the measure, and the beginning of the hours or days that cover the window.
+    pub order: TopOrder,
+    /// The counter whose rank is the answer, if there is one; the order has it.
+    pub counter: Option<CounterId>,
+    /// The most rows.
+    pub limit: u32,
     /// The name of the window; `None` for all time.
-    pub window: Option<&'a str>,
-    /// The beginning of the hours or days that cover the window.
-    pub since: Option<WindowStart>,
+    pub window: Option<String>,
     /// The first and the last second of a window that the directory does not store.
     pub range: Option<(i64, i64)>,
+    /// Whether large numbers are strings.
+    pub strings: bool,
+}
+
+impl TopQuery {
+    const PARAMETERS: [&str; 8] = [
+        "id", "prefix", "by", "window", "from", "to", "limit", "numbers",
+    ];
+
+    /// Reads a query string; `now` is in unix seconds.
+    ///
+    /// # Errors
+    /// `invalid-query` for unknown parameters and words, and for combinations that the directory does not store;
+    /// `invalid-id`.
+    pub fn parse(text: &str, now: i64) -> Result<Self, Problem> {
+        let query = Query::parse(text, &Self::PARAMETERS)?;
+        let (limit, counter) = (query.limit()?, query.one_id()?);
+        let (window, since) = query.named_window(now)?;
+        let range = query.covered_window(now)?;
+        let is_known =
+            since.is_some_and(|since| WindowStart::reaching(since.seconds(), now).is_kept());
+        let order = TopOrder::new(
+            query.get("prefix").unwrap_or_default(),
+            query.order_by(range)?,
+            since.filter(|_| is_known),
+        );
+        if counter.as_ref().is_some_and(|counter| !order.has(counter)) {
+            return refuse("the id does not begin with prefix, so it has no rank there".to_owned());
+        }
+        Ok(Self {
+            order,
+            limit: if counter.is_some() { 1 } else { limit },
+            counter,
+            window: window.map(str::to_owned),
+            range: range.filter(|_| !is_known),
+            strings: query.numbers_as_strings()?,
+        })
+    }
 }
 
 impl Query {
-    /// The measure of the order, and the window.
-    ///
-    /// # Errors
-    /// `invalid-query` for unknown words, and for combinations that the directory does not store.
-    pub fn top(&self, now: i64) -> Result<TopQuery<'_>, Problem> {
-        let (window, since) = self.named_window(now)?;
-        let range = self.covered_window(now)?;
-        let by = match (self.get("by"), range) {
-            (Some("count"), _) | (None, Some(_)) => OrderBy::Count,
-            (Some("value") | None, None) => OrderBy::Value,
-            (Some("uniques"), None) => OrderBy::Uniques,
-            (Some("value"), Some(_)) => {
-                return refuse(
-                    "a value is of now; ask by=count for what was counted in a window".to_owned(),
-                );
-            }
-            (Some("uniques"), Some(_)) => {
-                return refuse(
-                    "by=uniques knows all time only; leave window out, or read a counter's own uniques of a window"
-                        .to_owned(),
-                );
-            }
-            (Some(_), _) => {
-                return refuse("by can only be value, count, uniques or rate".to_owned());
-            }
-        };
-        let is_known =
-            since.is_some_and(|since| WindowStart::reaching(since.seconds(), now).is_kept());
-        Ok(TopQuery {
-            by,
-            window,
-            since: since.filter(|_| is_known),
-            range: range.filter(|_| !is_known),
-        })
+    /// The measure of a top's order. The directory stores only counts of windows.
+    fn order_by(&self, range: Option<(i64, i64)>) -> Result<OrderBy, Problem> {
+        match (self.get("by"), range) {
+            (Some("count"), _) | (None, Some(_)) => Ok(OrderBy::Count),
+            (Some("value") | None, None) => Ok(OrderBy::Value),
+            (Some("uniques"), None) => Ok(OrderBy::Uniques),
+            (Some("value"), Some(_)) => refuse(
+                "a value is of now; ask by=count for what was counted in a window".to_owned(),
+            ),
+            (Some("uniques"), Some(_)) => refuse(
+                "by=uniques knows all time only; leave window out, or read a counter's own uniques of a window"
+                    .to_owned(),
+            ),
+            (Some(_), _) => refuse("by can only be value, count, uniques or rate".to_owned()),
+        }
     }
 
     /// The window as it was asked for, and the beginning of the whole hours or days that cover it.

@@ -11,11 +11,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::root::prefix_end;
 use super::standings::{Standing, Standings};
 use super::top_order::{
     DAY_HOURS, DAYS_KEPT, HOURS_KEPT, KnownTotal, OrderBy, TopOrder, TopRow, WITHIN_MAX,
-    WindowStart, first_of, hour_of, row_of_known,
+    WindowStart, hour_of, row_of_known,
 };
 use crate::counter::id::CounterId;
 use crate::counter::total::{Sum, Value};
@@ -67,8 +66,6 @@ pub struct KeptTop {
     pub standings: Standings<TopRow>,
     /// The living counters without a row.
     pub rowless: RowlessCounters,
-    /// The end of its names.
-    end: Option<String>,
     /// Its index among the kept ones. It does not change once it was used, so that statements stay the same.
     index: usize,
     used: u64,
@@ -83,7 +80,6 @@ impl KeptTop {
         rowless: RowlessCounters,
     ) -> Self {
         Self {
-            end: prefix_end(&order.prefix),
             order,
             wide,
             standings,
@@ -91,11 +87,6 @@ impl KeptTop {
             index: usize::MAX,
             used: 0,
         }
-    }
-
-    fn has(&self, counter: &CounterId) -> bool {
-        let id = counter.as_str();
-        id >= first_of(&self.order) && self.end.as_deref().is_none_or(|end| id < end)
     }
 
     /// The standing of a row in this order.
@@ -344,7 +335,7 @@ impl KeptTops {
         }
         let mut index = 0;
         self.tops.borrow_mut().retain_mut(|top| {
-            let is_kept = !top.has(counter) || change(index, top).is_some();
+            let is_kept = !top.order.has(counter) || change(index, top).is_some();
             index += 1;
             is_kept
         });
@@ -383,7 +374,7 @@ impl KeptTops {
     /// Stores which of `counters` live without a row: those in `rowless`, each with its time of creation.
     pub fn resolve(&self, counters: &[CounterId], rowless: &[(CounterId, i64)], now_ms: i64) {
         for top in self.tops.borrow_mut().iter_mut() {
-            let own = rowless.iter().filter(|(counter, _)| top.has(counter));
+            let own = rowless.iter().filter(|(counter, _)| top.order.has(counter));
             let own: Vec<(CounterId, i64)> = own.cloned().collect();
             let RowlessCounters::Names(names) = &mut top.rowless else {
                 continue;

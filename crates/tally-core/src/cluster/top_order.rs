@@ -114,6 +114,20 @@ pub struct TopOrder {
     pub since: Option<WindowStart>,
 }
 
+impl TopOrder {
+    /// The order of all counters of a prefix. What a call narrows beyond that it sets itself.
+    pub fn new(prefix: &str, by: OrderBy, since: Option<WindowStart>) -> Self {
+        let prefix = prefix.to_owned();
+        Self { prefix, by, since }
+    }
+
+    /// Whether it has a counter: not one of the service's own, which precede the others.
+    pub fn has(&self, counter: &CounterId) -> bool {
+        let id = counter.as_str();
+        id >= BEFORE_CALLERS && id.starts_with(&self.prefix)
+    }
+}
+
 /// A counter in an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TopRow {
