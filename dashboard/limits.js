@@ -117,7 +117,7 @@ async function showPolicies(node, id, signal) {
       page.entries.length === 0 ? noneYet() : tableOf(page),
     );
     if (id !== undefined && !node.dataset.form) {
-      showForm(node, page.entries[0], signal);
+      await showForm(node, page.entries[0], signal);
       const overrides = el("div", {}, ...(await overrideNodes(policyPath(id), signal)));
       node.closest(".panel").after(panel("overrides", "Overrides", overrides));
     }
@@ -135,14 +135,15 @@ async function showPolicies(node, id, signal) {
 }
 
 /** Puts the form of a policy below the panel of `node`, where the policy is shown. */
-function showForm(node, policy, signal) {
+async function showForm(node, policy, signal) {
   const { policy: id } = policy;
   node.dataset.form = "shown";
+  const { schemas } = (await json("/openapi.json", signal)).components;
   const save = async (wanted) => {
     await send("PUT", policyPath(id), wanted, signal);
     await showPolicies(node, id, signal);
   };
-  node.closest(".panel").after(panel("form", FORM_TITLE, policyForm(policy, save)));
+  node.closest(".panel").after(panel("form", FORM_TITLE, policyForm(policy, schemas.Policy, save)));
 }
 
 // What stores the first one.

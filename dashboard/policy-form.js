@@ -2,12 +2,6 @@
 import { el, setText } from "./dom.js";
 
 const CONCURRENCY = "concurrency";
-/** The words of each field that is chosen. */
-export const CHOICES = {
-  algorithm: ["sliding-window", "fixed-window", "token-bucket", CONCURRENCY],
-  scope: ["datacenter", "global"],
-  on_error: ["open", "closed"],
-};
 const WORDS = { datacenter: "each datacenter", open: "allow", closed: "refuse (503)" };
 const LABELS = {
   limit: "Limit",
@@ -24,8 +18,11 @@ export function policyOf({ policy: _, window_seconds: _window, ttl_seconds: _ttl
   return { ...kept, ...shown, [name]: seconds };
 }
 
-/** Returns the form of a policy; `save(policy)` resolves once it is stored, and rejects with why not. */
-export function policyForm(policy, save) {
+/**
+ * Returns the form of a policy. `schema` is the API's description of a policy: it has the words of each field.
+ * `save(policy)` resolves once the policy is stored, and rejects with why not.
+ */
+export function policyForm(policy, { properties }, save) {
   const note = el("p", { class: "sub", role: "status" });
   const field = (name, node) => el("div", {}, el("label", { for: `policy-${name}` }, LABELS[name]), node);
   const number = (name, max, value = policy[name]) =>
@@ -33,7 +30,7 @@ export function policyForm(policy, save) {
       id: `policy-${name}`, name, type: "number", min: "1", max, required: true, value: String(value),
     });
   const choice = (name) => {
-    const known = [...new Set([policy[name], ...CHOICES[name]])];
+    const known = [...new Set([policy[name], ...properties[name].enum])];
     return el(
       "select", { id: `policy-${name}`, name },
       known.map((value) => el("option", { value, selected: value === policy[name] }, WORDS[value] ?? value)),

@@ -138,7 +138,7 @@ test("a parameter of a top, and an algorithm of limits, take few files, and the 
   );
   for (const name of ["sliding-window", "fixed-window", "token-bucket", "concurrency"]) {
     const naming = sources.filter((file) => file.endsWith(".rs") && read(file).includes(`"${name}"`));
-    assert.deepEqual(naming, ["crates/tally-api/src/limits/body.rs"], name);
+    assert.deepEqual(naming, ["crates/tally-limit/src/policy.rs"], name);
   }
   // The description has their list from there.
   const lists = read("crates/tally-api/src/openapi.json").match(/"enum": \[[^\]]*\]/g);

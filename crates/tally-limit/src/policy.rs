@@ -39,6 +39,24 @@ pub enum Algorithm {
     Concurrency,
 }
 
+/// The words of a field and their values; the first is the default.
+pub type Words<T> = &'static [(&'static str, T)];
+
+/// All algorithms by their names. The initials are in names of keys, so they differ, and none is `p`: that is a precise
+/// window.
+pub const ALGORITHMS: Words<Algorithm> = &[
+    ("sliding-window", Algorithm::SlidingWindow),
+    ("fixed-window", Algorithm::FixedWindow),
+    ("token-bucket", Algorithm::TokenBucket),
+    ("concurrency", Algorithm::Concurrency),
+];
+
+/// The word of a value; none for a value that has no word.
+pub fn word_of<T: Copy + PartialEq>(value: T, known: Words<T>) -> &'static str {
+    let found = known.iter().find(|(_, known)| *known == value);
+    found.map_or("", |(word, _)| word)
+}
+
 /// Where a limit holds. Stored: append, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {

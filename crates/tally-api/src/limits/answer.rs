@@ -5,11 +5,11 @@
 
 use serde::Serialize;
 
-use super::body::{ALGORITHMS, DURABILITIES, SCOPES, on_errors, word_of};
+use super::body::{DURABILITIES, SCOPES, on_errors};
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::limit::meter::{NEVER_MS, Verdict};
 use tally_core::limit::policy::overrides::OverrideEffect;
-use tally_core::limit::policy::{Algorithm, OnError, Policy};
+use tally_core::limit::policy::{ALGORITHMS, Algorithm, OnError, Policy, word_of};
 use tally_wire::names::override_pattern::OverridePattern;
 use tally_wire::names::policy::PolicyName;
 use tally_wire::problem::{Code, Problem};

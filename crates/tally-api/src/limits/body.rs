@@ -6,7 +6,8 @@ use crate::json::{WholeNumber, present, read_object};
 use tally_core::counter::id::CounterId;
 use tally_core::limit::named::HOLD_SECONDS_MAX;
 use tally_core::limit::policy::{
-    Algorithm, Durability, LIMIT_MAX, OnError, Policy, PolicyFault, Scope,
+    ALGORITHMS, Algorithm, Durability, LIMIT_MAX, OnError, Policy, PolicyFault, Scope, Words,
+    word_of,
 };
 use tally_wire::names::policy::PolicyName;
 use tally_wire::problem::{Code, Problem};
@@ -70,8 +71,8 @@ impl Wire {
     }
 
     fn refuse(&self, is_cost_known: bool, is_line: bool) -> Result<(), Problem> {
-        let concurrency = word_of(Algorithm::Concurrency, ALGORITHMS);
-        let of_policy = self.algorithm.as_deref() == Some(concurrency);
+        let of_policy =
+            self.algorithm.as_deref() == Some(word_of(Algorithm::Concurrency, ALGORITHMS));
         self.refuse_all(&[
             ("policy", self.policy.is_some() && !is_line),
             ("key", self.key.is_some() && !is_line),
@@ -191,16 +192,6 @@ fn problem_of(fault: PolicyFault) -> Problem {
     Problem::new(Code::InvalidPolicy, detail)
 }
 
-/// The words of a field and their values; the first is the default. The description of the API has them from here.
-pub(super) type Words<T> = &'static [(&'static str, T)];
-
-pub(super) const ALGORITHMS: Words<Algorithm> = &[
-    ("sliding-window", Algorithm::SlidingWindow),
-    ("fixed-window", Algorithm::FixedWindow),
-    ("token-bucket", Algorithm::TokenBucket),
-    ("concurrency", Algorithm::Concurrency),
-];
-
 /// What becomes of a hold that is not settled in its time: whether it comes back.
 const EXPIRIES: Words<bool> = &[("settle", false), ("release", true)];
 
@@ -221,12 +212,6 @@ pub(super) const fn on_errors(scope: Scope) -> Words<OnError> {
         Scope::Datacenter => &[("open", OnError::Open), ("closed", OnError::Closed)],
         Scope::Global => &[("closed", OnError::Closed), ("open", OnError::Open)],
     }
-}
-
-/// The word of a value.
-pub(super) fn word_of<T: Copy + PartialEq>(value: T, known: Words<T>) -> &'static str {
-    let found = known.iter().find(|(_, known)| *known == value);
-    found.map_or("", |(word, _)| word)
 }
 
 /// The value of a field that knows some words; the first where it is missing.

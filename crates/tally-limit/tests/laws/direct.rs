@@ -122,11 +122,11 @@ fn keeps_its_promise(policy: &Policy, admitted: &[i128]) -> bool {
     };
     let (limit, burst) = (i128::from(policy.limit), i128::from(policy.burst));
     match policy.algorithm {
-        Algorithm::SlidingWindow | Algorithm::Concurrency => since(last_ms - window_ms) <= limit,
         Algorithm::FixedWindow => since(last_ms.div_euclid(window_ms) * window_ms) <= limit,
         Algorithm::TokenBucket => admitted.iter().all(|first_ms| {
             since(*first_ms) * window_ms <= burst * window_ms + limit * (last_ms - first_ms)
         }),
+        _ => since(last_ms - window_ms) <= limit,
     }
 }
 

@@ -10,7 +10,7 @@ use tally_limit::table::{Check, Table};
 
 use crate::checks::check;
 use crate::log::Rows;
-use crate::policy_kinds::{BEGIN_MS, Chance};
+use crate::policy_kinds::{BEGIN_MS, Chance, window_begins_ms};
 
 const LIMIT: u64 = 100;
 const WINDOW_MS: i64 = 10_000;
@@ -111,12 +111,8 @@ impl Outside {
 
     /// The least that must count as used: what was used within the window, or since its boundary.
     fn used_at_least(&self, policy: &Policy, now_ms: i64) -> u64 {
-        let counts = |at_ms: i64| match policy.algorithm {
-            Algorithm::FixedWindow => at_ms.div_euclid(WINDOW_MS) == now_ms.div_euclid(WINDOW_MS),
-            Algorithm::TokenBucket | Algorithm::Concurrency => false,
-            Algorithm::SlidingWindow => now_ms - at_ms < WINDOW_MS,
-        };
-        let used = self.used.iter().filter(|(at_ms, _)| counts(*at_ms));
+        let from_ms = window_begins_ms(policy, now_ms).unwrap_or(i64::MAX);
+        let used = self.used.iter().filter(|(at_ms, _)| *at_ms >= from_ms);
         used.map(|(_, amount)| amount).sum()
     }
 }

@@ -1,10 +1,14 @@
 //! Laws of policies, of the clock, and of what is given back, charged and adapted.
 
+use std::collections::BTreeSet;
+
 use tally_limit::clock::Monotone;
 use tally_limit::meter::Meter;
-use tally_limit::policy::{Algorithm, LIMIT_MAX, Policy, PolicyFault, WINDOW_SECONDS_MAX};
+use tally_limit::policy::{
+    ALGORITHMS, Algorithm, LIMIT_MAX, Policy, PolicyFault, WINDOW_SECONDS_MAX,
+};
 
-use crate::policy_kinds::{BEGIN_MS, Chance, drawn, policy, precise, step_ms};
+use crate::policy_kinds::{BEGIN_MS, Chance, drawn, policy, precise, step_ms, window_begins_ms};
 
 /// The check of a good policy after a change.
 fn checked(change: impl FnOnce(&mut Policy)) -> Result<(), PolicyFault> {
@@ -83,6 +87,13 @@ fn a_clock_goes_on_from_where_it_was_when_the_wall_clock_steps_back() {
     }
 }
 
+#[test]
+fn the_initials_of_algorithms_and_of_precise_windows_differ() {
+    let names = ALGORITHMS.iter().map(|(name, _)| *name).chain(["precise"]);
+    let initials: BTreeSet<_> = names.clone().map(|name| name.chars().next()).collect();
+    assert_eq!(initials.len(), names.count());
+}
+
 /// What is truly consumed and not given back: single tokens, by their times.
 struct Truth {
     tokens: Vec<i64>,
@@ -90,12 +101,7 @@ struct Truth {
 
 impl Truth {
     fn counting(&self, policy: &Policy, now_ms: i64) -> u64 {
-        let from_ms = match policy.algorithm {
-            Algorithm::FixedWindow => now_ms - now_ms % policy.window_ms,
-            Algorithm::SlidingWindow | Algorithm::TokenBucket | Algorithm::Concurrency => {
-                now_ms - policy.window_ms + 1
-            }
-        };
+        let from_ms = window_begins_ms(policy, now_ms).unwrap_or(now_ms - policy.window_ms + 1);
         let counting = self.tokens.iter().filter(|at_ms| **at_ms >= from_ms);
         u64::try_from(counting.count()).unwrap()
     }

@@ -25,6 +25,15 @@ pub fn policy(algorithm: Algorithm, limit: u64, window_seconds: u64) -> Policy {
     }
 }
 
+/// The first millisecond whose use counts at a time; `None` where use does not count for a window.
+pub fn window_begins_ms(policy: &Policy, now_ms: i64) -> Option<i64> {
+    match policy.algorithm {
+        Algorithm::SlidingWindow => Some(now_ms - policy.window_ms + 1),
+        Algorithm::FixedWindow => Some(now_ms - now_ms.rem_euclid(policy.window_ms)),
+        Algorithm::TokenBucket | Algorithm::Concurrency => None,
+    }
+}
+
 pub fn precise(limit: u64, window_seconds: u64) -> Policy {
     Policy {
         is_precise: true,

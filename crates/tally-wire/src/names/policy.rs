@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Code, Problem};
-use tally_core::limit::policy::{Algorithm, Policy};
+use tally_core::limit::policy::{ALGORITHMS, Policy, word_of};
 
 /// The longest name of a policy, in bytes: it stands in two headers of each answer.
 pub const POLICY_NAME_BYTES_MAX: usize = 64;
@@ -45,15 +45,14 @@ impl PolicyName {
     /// the operator's limits with a policy of their own, such as a bucket that refills at once.
     #[must_use]
     pub fn counted_inline(&self, policy: &Policy, has_key: bool) -> Self {
-        let kind = match policy.algorithm {
-            Algorithm::SlidingWindow if policy.is_precise => 'p',
-            Algorithm::SlidingWindow => 's',
-            Algorithm::FixedWindow => 'f',
-            Algorithm::TokenBucket => 't',
-            Algorithm::Concurrency => 'c',
+        let name = if policy.is_precise {
+            "precise"
+        } else {
+            word_of(policy.algorithm, ALGORITHMS)
         };
+        let kind = name.get(..1).unwrap_or_default();
         let kind = if has_key {
-            kind
+            kind.to_owned()
         } else {
             kind.to_ascii_uppercase()
         };

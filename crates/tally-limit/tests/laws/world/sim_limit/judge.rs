@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::policy_kinds::window_begins_ms;
 use tally_limit::policy::{Algorithm, Policy};
 
 /// What is said of a world.
@@ -72,17 +73,13 @@ impl Judge {
 
     /// Whether a perfect limiter would have admitted it.
     pub fn refuse(&mut self, policy: &Policy, at_ms: i64, cost: u64) {
-        let is_budget = match policy.algorithm {
-            Algorithm::TokenBucket => {
+        let is_budget = match window_begins_ms(policy, at_ms) {
+            None => {
                 let debt = self.debt.of(policy, &self.admitted, at_ms);
                 debt + i128::from(cost) * i128::from(policy.window_ms)
                     <= i128::from(policy.burst) * i128::from(policy.window_ms)
             }
-            Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::Concurrency => {
-                let from_ms = match policy.algorithm {
-                    Algorithm::FixedWindow => at_ms - at_ms % policy.window_ms,
-                    _ => at_ms - policy.window_ms + 1,
-                };
+            Some(from_ms) => {
                 while self
                     .recent
                     .front()
@@ -108,41 +105,33 @@ impl Judge {
     }
 }
 
-/// The most above the limit in any window.
+/// The most above the limit in any window. Ticks of a sliding window count a millisecond longer than it.
 fn over(policy: &Policy, admitted: &[(i64, u64)]) -> u64 {
-    let mut worst = 0;
-    match policy.algorithm {
-        Algorithm::TokenBucket => {
-            let window = i128::from(policy.window_ms);
-            let (mut debt, mut at_ms) = (0_i128, 0);
-            for (now_ms, cost) in admitted {
+    let more_ms = i64::from(policy.algorithm == Algorithm::SlidingWindow && !policy.is_precise);
+    let window = i128::from(policy.window_ms);
+    let (mut debt, mut at_ms) = (0_i128, 0);
+    let (mut first, mut sum, mut worst) = (0, 0, 0);
+    for (now_ms, cost) in admitted {
+        sum += cost;
+        let above = match window_begins_ms(policy, *now_ms) {
+            None => {
                 debt = (debt - i128::from(now_ms - at_ms) * i128::from(policy.limit)).max(0);
                 at_ms = *now_ms;
                 debt += i128::from(*cost) * window;
                 let above = debt - i128::from(policy.burst) * window;
-                worst = worst.max(
-                    u64::try_from(above.max(0))
-                        .unwrap()
-                        .div_ceil(policy.window_ms as u64),
-                );
+                u64::try_from(above.max(0))
+                    .unwrap()
+                    .div_ceil(policy.window_ms as u64)
             }
-        }
-        Algorithm::SlidingWindow | Algorithm::FixedWindow | Algorithm::Concurrency => {
-            let (mut first, mut sum) = (0, 0);
-            for (now_ms, cost) in admitted {
-                sum += cost;
-                let from_ms = match policy.algorithm {
-                    Algorithm::FixedWindow => now_ms - now_ms % policy.window_ms,
-                    _ if policy.is_precise => now_ms - policy.window_ms + 1,
-                    _ => now_ms - policy.window_ms,
-                };
-                while admitted[first].0 < from_ms {
+            Some(from_ms) => {
+                while admitted[first].0 < from_ms - more_ms {
                     sum -= admitted[first].1;
                     first += 1;
                 }
-                worst = worst.max(sum.saturating_sub(policy.limit));
+                sum.saturating_sub(policy.limit)
             }
-        }
+        };
+        worst = worst.max(above);
     }
     worst
 }
