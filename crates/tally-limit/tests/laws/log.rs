@@ -9,7 +9,7 @@ use tally_limit::table::log::{BODY_BYTES_MAX, Broken, ROWS_MAX};
 use tally_limit::table::{Check, Table};
 
 use crate::checks::check;
-use crate::policy_kinds::{BEGIN_MS, Chance, drawn, precise, step_ms};
+use crate::policy_kinds::{BEGIN_MS, Chance, KINDS, drawn, precise, step_ms};
 
 /// Rows as a database keeps them: a number and a body at each place.
 #[derive(Clone, Default)]
@@ -64,7 +64,7 @@ impl Rows {
 fn a_table_that_is_loaded_is_as_it_was_at_its_last_commit() {
     for seed in 0..40 {
         let chance = &mut Chance(seed);
-        let policies: Vec<Policy> = (0..4).map(|kind| drawn(kind, chance)).collect();
+        let policies: Vec<Policy> = (0..KINDS).map(|kind| drawn(kind, chance)).collect();
         let mut table = Table::stored();
         let mut rows = Rows::default();
         let mut now_ms = BEGIN_MS;

@@ -5,7 +5,7 @@
 use tally_limit::meter::{Meter, NEVER_MS, Verdict};
 use tally_limit::policy::{Algorithm, Policy};
 
-use crate::policy_kinds::{BEGIN_MS, Chance, drawn, policy, precise, step_ms};
+use crate::policy_kinds::{BEGIN_MS, Chance, KINDS, drawn, policy, precise, step_ms};
 
 /// What was admitted: when and how much.
 type Log = Vec<(i64, u64)>;
@@ -239,7 +239,7 @@ fn the_largest_policy_overflows_nothing() {
 
 #[test]
 fn time_never_runs_back_in_a_meter() {
-    for kind in 0..4 {
+    for kind in 0..KINDS {
         let mut chance = Chance(kind);
         let policy = Policy {
             limit: 10,

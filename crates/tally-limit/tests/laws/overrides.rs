@@ -8,7 +8,7 @@ use tally_limit::policy::overrides::{
 };
 use tally_limit::policy::{Algorithm, LIMIT_MAX, PRECISE_LIMIT_MAX, Policy, WINDOW_SECONDS_MAX};
 
-use crate::policy_kinds::{BEGIN_MS, Chance, drawn, policy, precise};
+use crate::policy_kinds::{BEGIN_MS, Chance, KINDS, drawn, policy, precise};
 
 /// A pattern of the naive model: its text without the star, whether it is a prefix, and when it ends.
 type Pattern = (String, bool, Option<i64>);
@@ -143,7 +143,7 @@ fn an_override_makes_a_valid_policy_of_every_valid_one() {
     let amounts = [None, Some(1), Some(PRECISE_LIMIT_MAX + 1), Some(LIMIT_MAX)];
     let windows_ms = [None, Some(1_000), Some(WINDOW_SECONDS_MAX as i64 * 1_000)];
     let mut chance = Chance::of_run(1);
-    for kind in 0..5 {
+    for kind in 0..KINDS {
         for _ in 0..20 {
             let policy = drawn(kind, &mut chance);
             let effects = amounts.into_iter().flat_map(|limit| {

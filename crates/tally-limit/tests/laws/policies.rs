@@ -8,7 +8,9 @@ use tally_limit::policy::{
     ALGORITHMS, Algorithm, LIMIT_MAX, Policy, PolicyFault, WINDOW_SECONDS_MAX,
 };
 
-use crate::policy_kinds::{BEGIN_MS, Chance, drawn, policy, precise, step_ms, window_begins_ms};
+use crate::policy_kinds::{
+    BEGIN_MS, Chance, KINDS, drawn, policy, precise, step_ms, window_begins_ms,
+};
 
 /// The check of a good policy after a change.
 fn checked(change: impl FnOnce(&mut Policy)) -> Result<(), PolicyFault> {
@@ -201,7 +203,7 @@ fn a_token_bucket_that_gets_back_keeps_its_bound_for_what_was_kept() {
 
 #[test]
 fn a_refund_gives_back_no_more_than_is_used() {
-    for kind in 0..4 {
+    for kind in 0..KINDS {
         let mut chance = Chance(kind);
         let policy = Policy {
             limit: 10,
@@ -222,7 +224,7 @@ fn a_refund_gives_back_no_more_than_is_used() {
 
 #[test]
 fn what_is_charged_counts_even_above_the_limit() {
-    for kind in 0..4 {
+    for kind in 0..KINDS {
         let mut chance = Chance(kind);
         let policy = Policy {
             limit: 10,
@@ -259,7 +261,7 @@ fn a_precise_window_keeps_a_bounded_number_of_times_and_forgets_late() {
 
 #[test]
 fn another_limit_keeps_what_is_used_and_another_window_keeps_it_as_of_now() {
-    for kind in 0..4 {
+    for kind in 0..KINDS {
         for seed in 0..50 {
             let chance = &mut Chance(seed);
             let old = drawn(kind, chance);
@@ -278,7 +280,7 @@ fn another_limit_keeps_what_is_used_and_another_window_keeps_it_as_of_now() {
             let mut kept = meter.clone();
             kept.adapt(&old, &larger, now_ms);
             assert_eq!(kept.used(&larger, now_ms), used);
-            for other in 0..4 {
+            for other in 0..KINDS {
                 let new = Policy {
                     window_ms: 3 * old.window_ms,
                     ..drawn(other, chance)

@@ -41,6 +41,9 @@ pub fn precise(limit: u64, window_seconds: u64) -> Policy {
     }
 }
 
+/// The kinds of policies.
+pub const KINDS: u64 = 4;
+
 /// Policies of all kinds, of a size that random traffic meets.
 pub fn drawn(kind: u64, chance: &mut Chance) -> Policy {
     let (limit, window) = (1 + chance.below(60), 1 + chance.below(120));

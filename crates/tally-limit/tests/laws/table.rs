@@ -7,13 +7,13 @@ use tally_limit::policy::Policy;
 use tally_limit::table::{RESERVED_MS_MAX, ReservationRefusal, Table};
 
 use crate::checks::{check, left};
-use crate::policy_kinds::{BEGIN_MS, Chance, drawn, step_ms};
+use crate::policy_kinds::{BEGIN_MS, Chance, KINDS, drawn, step_ms};
 
 #[test]
 fn a_table_decides_as_a_meter_for_each_key_does() {
     for seed in 0..40 {
         let chance = &mut Chance(seed);
-        let policy = drawn(seed % 4, chance);
+        let policy = drawn(seed % KINDS, chance);
         let mut table = Table::in_memory();
         let mut meters: HashMap<String, Meter> = HashMap::new();
         let mut now_ms = BEGIN_MS;
@@ -243,7 +243,7 @@ fn checks_that_are_reserved_are_bounded_until_they_are_confirmed() {
 
 #[test]
 fn what_was_used_elsewhere_counts_until_a_window_after_it_was_told() {
-    for kind in 0..4 {
+    for kind in 0..KINDS {
         let policy = drawn(kind, &mut Chance(1));
         let capacity = policy.capacity();
         let mut table = Table::in_memory();
