@@ -221,11 +221,13 @@ export function figuresOf(root = ROOT) {
   for (const folder of sourceFolders(root)) {
     const sources = sourcesOf(folder);
     const texts = Object.values(sources);
-    const lines = texts.flatMap((text) => text.split("\n")).filter((line) => !/^\s*(\/\/|$)/u.test(line)).length;
+    const all = texts.flatMap((text) => text.split("\n"));
+    const lines = all.filter((line) => !/^\s*(\/\/|$)/u.test(line)).length;
     figures.lines += lines;
     pure += DECIDES.includes(relative(root, folder)) ? lines : 0;
     const inFolder = Map.groupBy(Object.keys(sources), (path) => dirname(path));
-    figures.folder_files_max = Math.max(figures.folder_files_max, ...[...inFolder.values()].map((paths) => paths.length));
+    const sizes = [...inFolder.values()].map((paths) => paths.length);
+    figures.folder_files_max = Math.max(figures.folder_files_max, ...sizes);
     figures.file_lines_max = Math.max(figures.file_lines_max, ...texts.map((text) => text.split("\n").length - 1));
   }
   figures.lines_pure_percent = Math.round((pure / figures.lines) * 100);
@@ -262,8 +264,9 @@ const shrunk = (found, allowed) => ({
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const found = findingsOf();
   if (process.argv[2] === "--all") console.log(JSON.stringify(found, null, 1));
-  else if (process.argv[2] === "--figures") console.log(JSON.stringify({ ...figuresOf(), circles: found.circles.length }, null, 1));
-  else if (process.argv[2] === "--shrink") {
+  else if (process.argv[2] === "--figures") {
+    console.log(JSON.stringify({ ...figuresOf(), circles: found.circles.length }, null, 1));
+  } else if (process.argv[2] === "--shrink") {
     writeFileSync(join(ROOT, ALLOWED), `${JSON.stringify(shrunk(found, roomsAllowed()), null, 1)}\n`);
   } else {
     const wrong = wrongs(found, roomsAllowed());

@@ -133,6 +133,7 @@ mod protocol_version_covers;
 mod protocol_view_fallback;
 mod public_rounding;
 mod redis_dialect;
+mod redis_steps;
 mod redis_windows;
 mod refresh;
 mod region_hints;

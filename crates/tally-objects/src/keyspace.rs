@@ -3,7 +3,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`object`], [`core`], [`store`] | the keyspace, what it has in memory, and its rows |
-//! | [`requests`] | a command as it arrived |
 //! | [`names`] | names of keys, listed and matched |
 //! | [`loads`] | what a command loads before it is decided |
 //! | [`writes`] | the changes of a command |
@@ -26,7 +25,6 @@ mod locks;
 mod names;
 pub(crate) mod object;
 mod postponed_ends;
-mod requests;
 mod scripts;
 mod sketches;
 mod sorted_sets;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::VALUE_BYTES_MAX;
 use crate::options::number;
+use crate::{VALUE_BYTES_MAX, error};
 use tally_wire::messages::KeptSize;
 use tally_wire::redis::Reply;
 
@@ -142,6 +142,11 @@ pub fn no_room() -> Reply {
          {KEPT_BYTES_OF_CALLER_MAX} bytes, and never more than all others have left; nothing was done, send it without \
          a key, or later"
     ))
+}
+
+/// The answer to a repeated attempt, by its stored reply; another request may not use its name.
+pub fn repeated(reply: Reply, is_same: bool) -> Reply {
+    if is_same { reply } else { error::key_reused() }
 }
 
 /// Succeeds if the reply to these words is small enough to be stored.

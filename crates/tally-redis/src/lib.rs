@@ -9,7 +9,8 @@
 //! | [`sorted`], [`sorted_sets`], [`float`] | commands of sorted sets, which are boards |
 //! | [`scripts`] | known scripts of rate-limit clients |
 //! | [`words`] | words that say how many others follow |
-//! | [`together`] | commands of several connections that run as one batch
+//! | [`together`] | commands of several connections that run as one batch |
+//! | [`keyspace`] | which commands of a request run together, and what becomes of a key |
 //! | [`options`], [`glob`] | options of commands, and patterns of names |
 //! | [`error`], [`reply_error`], [`reply_room`], [`kept_replies`] | replies, the room for those of a request, and for those that are stored |
 //! | [`mod@random`] | random numbers that follow from a seed |
@@ -32,6 +33,7 @@ pub mod float;
 pub mod glob;
 pub mod kept_replies;
 pub mod keys;
+pub mod keyspace;
 pub mod notifications;
 pub mod options;
 mod random;

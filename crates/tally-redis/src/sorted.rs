@@ -5,13 +5,14 @@
 
 use self::drawn::random;
 use self::ranges::{RangeQuery, reply_of, select};
-use self::scan::{SCAN_COUNT_MIN, scan};
+use self::scan::scan;
 use self::scores::{Options, has_option, increase, zadd};
 use self::set::{SortedResult, count, read};
 use crate::error;
 use crate::float::text_of;
-use crate::options::number;
+use crate::options::{SCAN_COUNT_MIN, number};
 use crate::reply_error::ReplyError;
+use tally_core::board::settings::Ties;
 use tally_wire::messages::Fault;
 use tally_wire::redis::Reply;
 
@@ -22,7 +23,7 @@ mod scores;
 mod set;
 
 pub use drawn::DRAWN_APART_MAX;
-pub use scores::{check_anew, increases};
+pub use scores::{check_anew, check_members, increases};
 pub use set::{Members, NoMembers, SORTED_BYTES_MAX, SORTED_MEMBERS_MAX, SortedSet, too_many};
 
 /// The reply to a command whose key holds another type of value. Faults of the command itself come first.
@@ -65,6 +66,24 @@ pub fn named_members(args: &[String]) -> Vec<&[u8]> {
     words.step_by(step).map(String::as_bytes).collect()
 }
 
+/// Commands that do without a sorted set's order of equal scores.
+const WITHOUT_ORDER: &str =
+    "ZADD ZINCRBY ZSCORE ZMSCORE ZCARD ZCOUNT ZSCAN ZRANDMEMBER ZREM ZREMRANGEBYSCORE";
+
+/// Whether a board has the order of equal scores that a command needs.
+///
+/// # Errors
+/// The refusal, where it has not.
+pub fn check_order(args: &[String], ties: Ties) -> Result<(), Reply> {
+    let mut free = WITHOUT_ORDER.split(' ');
+    if ties != Ties::First || free.any(|name| name.eq_ignore_ascii_case(&args[0])) {
+        return Ok(());
+    }
+    Err(Reply::err(
+        "this board orders members of equal scores by who was first, not by their bytes: read its order with /boards",
+    ))
+}
+
 /// How many members a command asks for; `u64::MAX` where that depends on the set.
 pub fn members_asked(args: &[String]) -> u64 {
     let count = |index: usize, absent: u64| match args.get(index).map(|text| number(text)) {
@@ -73,7 +92,7 @@ pub fn members_asked(args: &[String]) -> u64 {
     };
     match args[0].to_ascii_uppercase().as_str() {
         "ZPOPMIN" | "ZPOPMAX" | "ZRANDMEMBER" => count(2, 1),
-        "ZSCAN" if args.len() == 3 => SCAN_COUNT_MIN,
+        "ZSCAN" if args.len() == 3 => u64::try_from(SCAN_COUNT_MIN).unwrap_or(u64::MAX),
         "ZSCAN" => u64::MAX,
         name if name.contains("RANGE") && !name.starts_with("ZREM") => {
             RangeQuery::parse(args, 2, false).map_or(0, |query| query.members_max())

@@ -131,6 +131,16 @@ pub struct KeyspaceEntry {
     pub is_counter: bool,
 }
 
+impl KeyspaceEntry {
+    /// The number in its text.
+    pub fn number(&self) -> Option<i64> {
+        match &self.value {
+            StoredValue::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
 /// The keys of a command.
 #[derive(Clone, Debug, Default)]
 pub struct Space {

@@ -1,15 +1,14 @@
 //! Increments of a keyspace: commands that add share their keys, and several increments of one counter are one message
 //! to its cell.
 
-use super::requests::CommandRequest;
 use std::collections::BTreeSet;
 
 use super::core::{COUNTERS_AT_ONCE, KeyspaceCore, ROUNDS_MAX, busy, reply_of};
 use super::counters::UpdateOutcome;
 use super::locks::Guard;
-use super::requests::keys_of;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::set_of;
+use tally_redis::keyspace::steps::CommandRequest;
 use tally_redis::reply_error::ReplyError;
 use tally_redis::{error, kept_replies, strings};
 use tally_wire::messages::Fault;
@@ -116,7 +115,7 @@ impl KeyspaceCore {
         if !self.may_keep(&[request])? {
             return Ok(kept_replies::no_room());
         }
-        let keys = keys_of(request);
+        let keys = request.keys();
         let (space, read) = self.load(&keys, here, true, request.command).await?;
         match self.run_once(request, here, (space, &read), true).await? {
             (reply, UpdateOutcome::Done) => Ok(reply),

@@ -11,7 +11,7 @@ use tally_redis::command::KeyspaceCommand;
 use tally_redis::error;
 use tally_redis::glob::{Pattern, StepsLeft};
 use tally_redis::notifications::KeyEvent;
-use tally_redis::options::number;
+use tally_redis::options::ScanOptions;
 use tally_redis::reply_error::ReplyError;
 use tally_redis::words::script_words;
 use tally_shared::concurrency::all_settled;
@@ -25,56 +25,11 @@ pub const KEYS_LISTED_MAX: usize = 100_000;
 /// The number of names on a page of a partition.
 const PAGE: u32 = 1_000;
 
-/// The fewest keys of one page of `SCAN`: used if its `COUNT` is smaller.
-const SCAN_COUNT_MIN: usize = 1_000;
-
 /// How many counters are ended at once.
 const ENDED_AT_ONCE: usize = 64;
 
 /// The type of each key by its name.
 type Names = BTreeMap<String, &'static str>;
-
-/// The options of `SCAN`.
-struct Scan<'a> {
-    pattern: Pattern<'a>,
-    count: usize,
-    of_type: Option<String>,
-    with_type: bool,
-}
-
-impl<'a> Scan<'a> {
-    fn parse(words: &'a [String], steps: &StepsLeft) -> Result<Self, Reply> {
-        let mut scan = Self {
-            pattern: Pattern::parse("*", steps)?,
-            count: SCAN_COUNT_MIN,
-            of_type: None,
-            with_type: false,
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let name = word.to_ascii_uppercase();
-            if name == "WITHTYPE" {
-                scan.with_type = true;
-                continue;
-            }
-            let value = words.next().ok_or_else(error::syntax)?;
-            match name.as_str() {
-                "MATCH" => scan.pattern = Pattern::parse(value, steps)?,
-                "COUNT" => {
-                    let count = number(value)?;
-                    if count < 1 {
-                        return Err(error::syntax());
-                    }
-                    let count = usize::try_from(count).unwrap_or(KEYS_LISTED_MAX);
-                    scan.count = count.clamp(SCAN_COUNT_MIN, KEYS_LISTED_MAX);
-                }
-                "TYPE" => scan.of_type = Some(value.to_ascii_lowercase()),
-                _ => return Err(error::syntax()),
-            }
-        }
-        Ok(scan)
-    }
-}
 
 impl KeyspaceCore {
     /// A command over all keys.
@@ -98,7 +53,7 @@ impl KeyspaceCore {
     async fn scan(&self, args: &Arguments, steps: &StepsLeft) -> Result<Reply, ReplyError> {
         let invalid = || Reply::err("invalid cursor");
         let cursor: u64 = args[1].parse().map_err(|_| invalid())?;
-        let scan = Scan::parse(&args[2..], steps)?;
+        let scan = ScanOptions::parse(&args[2..], steps, (true, KEYS_LISTED_MAX))?;
         let names = self.names(&scan.pattern);
         // Keys are in the order of their hashes. A cursor is a hash, so it stays valid while keys are made and deleted.
         let mut placed: Vec<(u64, String, &'static str)> = (names.await?)

@@ -7,10 +7,6 @@
 //!
 //! A command: lock its keys, load them, decide, write, answer. If others have counted meanwhile, it is decided again.
 
-use super::requests::{
-    CommandRequest, adds, adds_elements, is_blind, is_reset, keys_of, limit_key, script_of_sets,
-    sorted_together,
-};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -27,7 +23,7 @@ use super::loads::KeysRead;
 use super::locks::Locks;
 use super::postponed_ends::PostponedEnds;
 use super::store::{KeyspaceStore, Try};
-use super::writes::{Writes, number_of, row_of};
+use super::writes::{Writes, row_of};
 use crate::cell::ledger::kept_ms;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
@@ -37,9 +33,11 @@ use tally_host::dispatch;
 use tally_host::object::{IncomingCall, Object, Reply as Sent, Shell};
 use tally_redis::command::{Act, Command, Elements, run};
 use tally_redis::glob::StepsLeft;
+use tally_redis::keyspace::effects::{CounterEffect, KeyEffect};
+use tally_redis::keyspace::steps::{CommandRequest, CommandStep};
 use tally_redis::reply_error::ReplyError;
 use tally_redis::reply_room::ReplyRoom;
-use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
+use tally_redis::space::{KeyspaceEntry, Space};
 use tally_redis::{account_room, error, kept_replies, notifications};
 use tally_shared::concurrency::all_settled;
 use tally_wire::messages::{Call, Fault, KeptSize, RunCommands, Subscribe, decode};
@@ -124,7 +122,7 @@ impl KeyspaceCore {
         let mut all = BTreeSet::new();
         if message.is_transaction {
             for command in &commands {
-                all.extend(keys_of(command));
+                all.extend(command.keys());
             }
         }
         let _held = self.locks.hold(&self.host, all.clone(), true).await?;
@@ -158,25 +156,21 @@ impl KeyspaceCore {
         if room.is_full() && next.returns_stored() {
             return vec![error::replies_too_large()];
         }
-        let adds = rest.iter().take_while(|request| adds(request)).count();
-        let sorted = sorted_together(rest);
-        let elements = rest
-            .iter()
-            .take_while(|request| adds_elements(request))
-            .count();
         let scripts = self.run_scripts(rest, holds, room);
         if !scripts.is_empty() {
-            scripts
-        } else if sorted > 0 {
-            self.sorted_all(&rest[..sorted], here, holds, room).await
-        } else if elements > 1 {
-            self.add_elements_all(&rest[..elements], here, holds).await
-        } else if adds > 0 {
-            self.add_all(&rest[..adds], here, holds).await
-        } else {
-            let reply = self.one(next, here, holds, room.steps()).await;
-            let reply = reply.unwrap_or_else(|fault| unavailable(&fault));
-            vec![room.admit(reply, next.command.scope == Scope::Read)]
+            return scripts;
+        }
+        match CommandStep::of(rest) {
+            CommandStep::Sorted(count) => self.sorted_all(&rest[..count], here, holds, room).await,
+            CommandStep::Elements(count) => {
+                self.add_elements_all(&rest[..count], here, holds).await
+            }
+            CommandStep::Adds(count) => self.add_all(&rest[..count], here, holds).await,
+            CommandStep::One => {
+                let reply = self.one(next, here, holds, room.steps()).await;
+                let reply = reply.unwrap_or_else(|fault| unavailable(&fault));
+                vec![room.admit(reply, next.command.scope == Scope::Read)]
+            }
         }
     }
 
@@ -207,11 +201,7 @@ impl KeyspaceCore {
         if let Some((name, fingerprint)) = request.named
             && let Some((known, reply)) = self.rows.answered(name)?
         {
-            return Ok(if known == fingerprint {
-                reply
-            } else {
-                error::key_reused()
-            });
+            return Ok(kept_replies::repeated(reply, known == fingerprint));
         }
         // The cell of a counter knows its own attempts, and may have counted this one.
         if !matches!(request.command.act, Act::Add) && !self.may_keep(&[request])? {
@@ -226,7 +216,7 @@ impl KeyspaceCore {
         }
         let is_add = matches!(request.command.act, Act::Add);
         let keys = if holds {
-            keys_of(request)
+            request.keys()
         } else {
             BTreeSet::new()
         };
@@ -240,7 +230,7 @@ impl KeyspaceCore {
         } else if matches!(
             request.command.act,
             Act::All(_) | Act::Elements(Elements::Merge)
-        ) || is_reset(request)
+        ) || request.is_reset()
         {
             let done = self.run_unstored(request, here, steps).await;
             self.keep_reply(request, done)
@@ -249,7 +239,7 @@ impl KeyspaceCore {
             self.count_elements(&keys, here).await
         } else if matches!(request.command.act, Act::SortedSets) {
             self.join_sets(request, here).await
-        } else if let Some(script) = script_of_sets(request) {
+        } else if let Some(script) = request.script_of_sets() {
             self.read_sets(script, request.args).await
         } else {
             self.decide(request, here).await
@@ -267,7 +257,7 @@ impl KeyspaceCore {
         if let Act::All(whole) = request.command.act {
             return self.whole(whole, request.args, steps).await;
         }
-        if is_reset(request) {
+        if request.is_reset() {
             return self.reset(request.args, steps).await;
         }
         let keys = request.command.keys_of(request.args).unwrap_or_default();
@@ -360,11 +350,11 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
         here: &Datacenter,
     ) -> Result<Reply, ReplyError> {
-        let keys = keys_of(request);
-        let limit = limit_key(request);
+        let keys = request.keys();
+        let limit = request.limit_key();
         for _ in 0..ROUNDS_MAX {
             // The keys of a script are no counters, except known ones and the key that may hold a limit.
-            let own_alone = matches!(request.command.act, Act::Script) && self.are_own(&keys)?;
+            let own_alone = request.is_script() && self.are_own(&keys)?;
             let (mut space, read) = self.load(&keys, here, own_alone, request.command).await?;
             if request.command.scope == Scope::Read {
                 read.show(&mut space);
@@ -373,7 +363,7 @@ impl KeyspaceCore {
                 self.load_limit(key, &mut space).await?;
             }
             let (reply, kept) = self
-                .run_once(request, here, (space, &read), is_blind(request.args))
+                .run_once(request, here, (space, &read), request.is_blind())
                 .await?;
             if kept == UpdateOutcome::Done {
                 return Ok(reply);
@@ -392,43 +382,29 @@ impl KeyspaceCore {
     ) -> Result<UpdateOutcome, ReplyError> {
         self.prepare(writes, here, request).await?;
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
-        let is_script = matches!(request.command.act, Act::Script);
         for key in writes.after.changed() {
-            let (before, after) = (writes.before.get(key), writes.after.get(key));
-            let is_sorted = |entry: Option<&KeyspaceEntry>| {
-                entry.is_some_and(|entry| matches!(entry.value, StoredValue::Sorted))
-            };
-            if let Ok(id) = CounterId::parse(key.as_str())
-                && is_sorted(before)
-                && !is_sorted(after)
-            {
-                self.boards.end(&id, None).await?;
-            }
-            let counted =
-                |entry: Option<&KeyspaceEntry>| entry.filter(|entry| entry.is_counter).cloned();
-            let (was, is) = (counted(before), counted(after));
-            if let Ok(id) = CounterId::parse(key.as_str())
-                && was.as_ref().map(|entry| &entry.value) != is.as_ref().map(|entry| &entry.value)
-            {
-                let value = is.as_ref().and_then(number_of);
-                let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
-                let changed = match (before, value, seen) {
-                    (None, Some(value), _) => self.create(&id, here, value).await?,
-                    // What it adds counts as an increment, in the history too.
-                    (Some(before), Some(value), Some(seen)) if request.adds_within() => {
-                        let delta = number_of(before).and_then(|was| value.checked_sub(was));
-                        let delta = delta.ok_or_else(|| ReplyError::Reply(error::overflow()))?;
+            let after = writes.after.get(key);
+            let seen = writes.read.counters.get(key).filter(|_| !writes.is_blind);
+            let effect = KeyEffect::of(request, (writes.before.get(key), after), seen)?;
+            if let Ok(id) = CounterId::parse(key.as_str()) {
+                if effect.ends_board {
+                    self.boards.end(&id, None).await?;
+                }
+                let changed = match effect.counter {
+                    CounterEffect::Same => UpdateOutcome::Done,
+                    CounterEffect::Begin(value) => self.create(&id, here, value).await?,
+                    CounterEffect::Add(delta, seen) => {
                         self.counters.add_seen(&id, here, delta, seen).await?
                     }
-                    _ => self.counters.replace(&id, here, value, seen).await?,
+                    CounterEffect::Replace(value, seen) => {
+                        self.counters.replace(&id, here, value, seen).await?
+                    }
                 };
                 if changed == UpdateOutcome::Conflict {
                     return Ok(UpdateOutcome::Conflict);
                 }
             }
-            if before.is_some() && after.is_none() && !is_sorted(before) && !is_script {
-                gone.push((key, was.is_some()));
-            }
+            gone.extend(effect.deleted.map(|was_counter| (key, was_counter)));
             let mut row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
             if let Some(expires_ms) = row.as_mut().and_then(|row| row.expires_ms.as_mut()) {
                 // The value that was just set must not expire in the past, however long setting it took.
@@ -503,7 +479,7 @@ impl KeyspaceCore {
         for key in writes.after.changed() {
             let after = writes.after.get(key).filter(|entry| entry.is_counter);
             if let Some(seen) = writes.read.counters.get(key)
-                && let Some(value) = after.and_then(number_of)
+                && let Some(value) = after.and_then(KeyspaceEntry::number)
                 && let Ok(id) = CounterId::parse(key.as_str())
             {
                 self.counters.prepare(&id, here, value, seen).await?;

@@ -3,19 +3,13 @@
 //!
 //! Invariant: there is no await, so no other command runs in between, and each change is written before its reply.
 
-use super::requests::{CommandRequest, keys_of};
-use super::writes::row_of;
-use std::collections::BTreeSet;
-
 use super::core::{KeyspaceCore, unavailable};
-use tally_core::order::set_of;
-use tally_redis::command::{Act, run};
+use super::writes::row_of;
+use tally_redis::command::run;
+use tally_redis::keyspace::steps::CommandRequest;
 use tally_redis::notifications::KeyEvent;
 use tally_redis::reply_room::ReplyRoom;
-use tally_redis::scripts::known as scripts;
-use tally_redis::scripts::table::Script;
 use tally_redis::space::{KeyspaceEntry, Space, StoredValue};
-use tally_redis::words::script_words;
 use tally_redis::{account_room, notifications};
 use tally_wire::messages::Fault;
 use tally_wire::redis::Reply;
@@ -58,7 +52,7 @@ impl KeyspaceCore {
         holds: bool,
         events: &mut Vec<KeyEvent>,
     ) -> Result<Option<Reply>, Fault> {
-        let Some(keys) = keys_of_own(request) else {
+        let Some(keys) = request.own_keys() else {
             return Ok(None);
         };
         if holds && !self.locks.are_free(&keys) {
@@ -110,28 +104,4 @@ impl KeyspaceCore {
         }
         Ok(Some(reply))
     }
-}
-
-/// The keys of a script, or an `INCREX`, that may be about small values only; `None` for other commands, and if the
-/// limit is stored in a key.
-fn keys_of_own(request: &CommandRequest<'_>) -> Option<BTreeSet<String>> {
-    if request.named.is_some() {
-        return None;
-    }
-    if request.adds_within() {
-        return Some(keys_of(request));
-    }
-    if !matches!(request.command.act, Act::Script) {
-        return None;
-    }
-    let script = scripts::named(request.args).ok()?;
-    if matches!(
-        script,
-        Script::Reset | Script::FieldSums | Script::Union | Script::Tops
-    ) {
-        return None;
-    }
-    let (keys, _) = script_words(request.args).ok()?;
-    let has_own_limit = script.limit_key(keys).is_none();
-    has_own_limit.then(|| set_of(keys.iter().cloned()))
 }

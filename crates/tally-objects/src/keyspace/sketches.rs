@@ -4,8 +4,6 @@
 //! Invariant: registers only grow and an attempt of unknown outcome may be repeated, so only a reply tells whether they
 //! grew now. A key is locked exclusively from the read until its elements are durable.
 
-use super::requests::CommandRequest;
-
 use super::core::{COUNTERS_AT_ONCE, KeyspaceCore};
 use super::counters::{Counters, needs_home};
 use tally_core::counter::flush::{Element, Load, Refusal};
@@ -15,6 +13,7 @@ use tally_core::counter::settings::UniqueHash;
 use tally_core::order::set_of;
 use tally_core::sketch::{HashId, Hll, Uniques, redis_hash, redis_token_of};
 use tally_redis::error;
+use tally_redis::keyspace::steps::CommandRequest;
 use tally_redis::reply_error::ReplyError;
 use tally_shared::call_within;
 use tally_wire::messages::{Fault, Flush, Operation, OperationOutcome, Put};

@@ -7,13 +7,13 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::core::{COUNTERS_AT_ONCE, KeyspaceCore, reply_of};
-use super::requests::CommandRequest;
 use tally_core::board::score::Score;
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::order::set_of;
 use tally_host::Host;
 use tally_redis::command::Command;
 use tally_redis::float::{score, text_of};
+use tally_redis::keyspace::steps::CommandRequest;
 use tally_redis::notifications::KeyEvent;
 use tally_redis::reply_error::ReplyError;
 use tally_redis::reply_room::ReplyRoom;

@@ -33,11 +33,3 @@ pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Opt
         part: None,
     })
 }
-
-/// The number in a string.
-pub(super) fn number_of(entry: &KeyspaceEntry) -> Option<i64> {
-    match &entry.value {
-        StoredValue::Text(text) => text.parse().ok(),
-        _ => None,
-    }
-}

@@ -2,14 +2,9 @@
 
 use super::ranges::reply_of;
 use super::set::{Members, SORTED_MEMBERS_MAX, SortedResult, SortedSet, read};
-use crate::error;
-use crate::glob::Pattern;
-use crate::options::number;
+use crate::options::ScanOptions;
 use tally_wire::redis::Reply;
 use tally_wire::shell_limits::SORTED_MEMBER_BYTES_MAX;
-
-/// Members of one page of `ZSCAN`, where its `COUNT` is smaller.
-pub(super) const SCAN_COUNT_MIN: u64 = 1_000;
 
 pub(super) fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     let after = name_of_cursor(&args[2]).ok_or_else(|| Reply::err("invalid cursor"))?;
@@ -18,24 +13,9 @@ pub(super) fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
         return Ok(Reply::Array(vec![Reply::text("0"), Reply::Array(vec![])]));
     }
     let steps = set.steps();
-    let (mut pattern, mut page) = (Pattern::parse("*", &steps)?, SCAN_COUNT_MIN);
-    let pairs = args[3..].chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return Err(error::syntax().into());
-    }
-    for pair in pairs {
-        match pair[0].to_ascii_uppercase().as_str() {
-            "MATCH" => pattern = Pattern::parse(&pair[1], &steps)?,
-            "COUNT" => {
-                let count = u64::try_from(number(&pair[1])?).unwrap_or(0);
-                if count == 0 {
-                    return Err(error::syntax().into());
-                }
-                page = count.clamp(SCAN_COUNT_MIN, SORTED_MEMBERS_MAX);
-            }
-            _ => return Err(error::syntax().into()),
-        }
-    }
+    let count_max = usize::try_from(SORTED_MEMBERS_MAX).unwrap_or(usize::MAX);
+    let options = ScanOptions::parse(&args[3..], &steps, (false, count_max))?;
+    let page = u64::try_from(options.count).unwrap_or(u64::MAX);
     // A set that fits one page is returned in its order, as by Redis.
     let is_whole = after.is_empty() && set.count() <= page;
     let members = if is_whole {
@@ -50,7 +30,7 @@ pub(super) fn scan(set: &dyn SortedSet, args: &[String]) -> SortedResult {
     };
     let mut matching = Members::new();
     for (member, score) in members {
-        if pattern.matches(&String::from_utf8_lossy(&member))? {
+        if options.pattern.matches(&String::from_utf8_lossy(&member))? {
             matching.push((member, score));
         }
     }

@@ -4,7 +4,9 @@ use super::set::{SortedResult, SortedSet, count};
 use crate::error;
 use crate::float::{text_of, valid_score};
 use crate::reply_error::ReplyError;
-use tally_core::board::member::{Amount, MemberRefusal, ScoreCondition, ScoreWrite};
+use tally_core::board::member::{Amount, MemberRefusal, ScoreCondition, ScoreWrite, change};
+use tally_core::board::settings::Settings;
+use tally_core::order::set_of;
 use tally_wire::redis::Reply;
 use tally_wire::shell_limits::SORTED_MEMBER_BYTES_MAX;
 
@@ -128,6 +130,22 @@ pub fn check_anew(
         change(&write).map_err(|refusal| Reply::err(text_of_refusal(refusal)))?;
     }
     Ok(())
+}
+
+/// Whether a board with these settings may have the members of a `ZADD` in place of all others.
+///
+/// # Errors
+/// The refusal, where it may not.
+pub fn check_members(args: &[String], settings: &Settings) -> Result<(), Reply> {
+    check_anew(args, |write| change(settings, None, write, 0).map(drop))?;
+    let named = set_of(args.iter().skip(3).step_by(2));
+    match u64::try_from(named.len()).is_ok_and(|count| count <= settings.members_max) {
+        true => Ok(()),
+        false => Err(Reply::err(format_args!(
+            "this board has at most {} members: raise members_max, or store fewer; nothing was changed",
+            settings.members_max
+        ))),
+    }
 }
 
 /// The writes of scores and members, which alternate.

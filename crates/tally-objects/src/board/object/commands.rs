@@ -10,17 +10,17 @@ use tally_core::board::key::Key;
 use tally_core::board::member::{Change, Member, MemberRefusal, ScoreWrite, change};
 use tally_core::board::placing::{Placing, ShardAt, Shards};
 use tally_core::board::score::Score;
-use tally_core::board::settings::{Settings, Ties};
+use tally_core::board::settings::Settings;
 use tally_core::counter::ledger::KeySource;
-use tally_core::order::set_of;
 use tally_redis::command::Command;
 use tally_redis::error;
 use tally_redis::glob::StepsLeft;
-use tally_redis::kept_replies::{no_room, size_of};
+use tally_redis::kept_replies::{no_room, repeated, size_of};
 use tally_redis::reply_error::ReplyError;
 use tally_redis::reply_room::ReplyRoom;
 use tally_redis::sorted::{
-    Members, Naming, NoMembers, SortedSet, check_anew, named_members, naming_of, run,
+    Members, Naming, NoMembers, SortedSet, check_members, check_order, named_members, naming_of,
+    run,
 };
 use tally_shared::call;
 use tally_wire::messages::{
@@ -179,33 +179,6 @@ impl SortedSet for Ranking<'_> {
     }
 }
 
-/// Whether a command needs a sorted set's order of equal scores, but the board has another one.
-fn is_ordered_otherwise(loaded: &Loaded, args: &[String]) -> bool {
-    let name = args.first().map(|name| name.to_ascii_uppercase());
-    let needs_order = !matches!(
-        name.as_deref(),
-        Some(
-            "ZADD"
-                | "ZINCRBY"
-                | "ZSCORE"
-                | "ZMSCORE"
-                | "ZCARD"
-                | "ZCOUNT"
-                | "ZSCAN"
-                | "ZRANDMEMBER"
-                | "ZREM"
-                | "ZREMRANGEBYSCORE"
-        )
-    );
-    needs_order && loaded.head.settings.ties == Ties::First
-}
-
-fn ordered_otherwise() -> Reply {
-    Reply::err(
-        "this board orders members of equal scores by who was first, not by their bytes: read its order with /boards",
-    )
-}
-
 /// The reply to a command of a set that does not exist.
 fn reply_of_none(args: &[String]) -> Result<Reply, Fault> {
     match run(&mut NoMembers::default(), args, 0) {
@@ -293,12 +266,7 @@ impl BoardCore {
     ) -> Result<Option<Reply>, Fault> {
         let slots = loaded.head.ledgers().slots(KeySource::Clients);
         let record: Option<StoredReply> = self.rows.record(&slots, key)?;
-        Ok(record.map(|record| {
-            if record.fingerprint == fingerprint {
-                return record.reply;
-            }
-            error::key_reused()
-        }))
+        Ok(record.map(|record| repeated(record.reply, record.fingerprint == fingerprint)))
     }
 
     fn run_all(&self, loaded: &mut Loaded, message: &RunSorted) -> Result<SortedRan, Fault> {
@@ -346,10 +314,9 @@ impl BoardCore {
                 steps: room.steps().clone(),
                 has_counts: counts.0,
             };
-            let done = match is_ordered_otherwise(ranking.loaded, args) {
-                true => Err(ReplyError::Reply(ordered_otherwise())),
-                false => run(&mut ranking, args, self.host.random()),
-            };
+            let done = check_order(args, ranking.loaded.head.settings.ties)
+                .map_err(ReplyError::Reply)
+                .and_then(|()| run(&mut ranking, args, self.host.random()));
             let reply = match done {
                 Ok(reply) | Err(ReplyError::Reply(reply)) => {
                     room.admit(reply, command.scope == Scope::Read)
@@ -439,7 +406,10 @@ impl BoardCore {
         loaded: &mut Loaded,
         commands: &[Arguments],
     ) -> Result<Option<SortedRan>, Fault> {
-        if let Some(refusal) = refusal_of_anew(loaded, commands) {
+        let refused = commands
+            .first()
+            .and_then(|args| check_members(args, &loaded.head.settings).err());
+        if let Some(refusal) = refused {
             self.end_if_empty(loaded)?;
             return Ok(Some(SortedRan {
                 replies: Some(vec![refusal]),
@@ -465,23 +435,6 @@ impl BoardCore {
             loaded.keep_periods(&self.rows, 0)?;
         }
         Ok(())
-    }
-}
-
-/// The refusal of members that would replace all others, before those are dropped.
-fn refusal_of_anew(loaded: &Loaded, commands: &[Arguments]) -> Option<Reply> {
-    let settings = &loaded.head.settings;
-    let takes = |write: &ScoreWrite| change(settings, None, write, 0).map(drop);
-    let args = commands.first()?;
-    let named = set_of(args.iter().skip(3).step_by(2));
-    let count = u64::try_from(named.len()).unwrap_or(u64::MAX);
-    match check_anew(args, takes) {
-        Err(refusal) => Some(refusal),
-        Ok(()) if count <= settings.members_max => None,
-        Ok(()) => Some(Reply::err(format_args!(
-            "this board has at most {} members: raise members_max, or store fewer; nothing was changed",
-            settings.members_max
-        ))),
     }
 }
 
