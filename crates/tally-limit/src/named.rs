@@ -254,8 +254,8 @@ impl KnownCall {
         self.due_ms().saturating_add(KNOWN_MS)
     }
 
-    /// Whether this is a later state of the same call. A hold that has ended stays so, whatever the clocks say. The name
-    /// of a hold that was taken back may hold again.
+    /// Whether this is a later state of the same call. A hold that has ended stays so, whatever the clocks say. The
+    /// name of a hold that was taken back may hold again.
     pub(super) fn is_later_than(&self, other: &Self) -> bool {
         match other.state {
             State::Settled | State::Ended | State::Answered => false,

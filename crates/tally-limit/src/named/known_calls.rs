@@ -152,8 +152,8 @@ impl KnownCalls {
         self.record(place, &known);
     }
 
-    /// Adds a call that was handed over, unless a later state of it is known here. A lender that has lost its memory may
-    /// ask its former lender once more, which knows what the call was before.
+    /// Adds a call that was handed over, unless a later state of it is known here. A lender that has lost its memory
+    /// may ask its former lender once more, which knows what the call was before.
     pub(crate) fn take(&mut self, given: KnownCall) {
         let known = self.find(&given.name);
         if known.is_none_or(|known| given.is_later_than(known)) {
