@@ -24,31 +24,15 @@
     reason = "who reads these pages works on the program, and has its private items too"
 )]
 
-#[cfg_attr(
-    not(feature = "exports"),
-    allow(dead_code, reason = "restores and repairs use a part of imports")
-)]
 mod archive;
 mod boards;
-#[cfg_attr(
-    not(feature = "ingest"),
-    allow(dead_code, reason = "lines of logs are bodies too")
-)]
 mod bulk;
-#[cfg_attr(
-    not(feature = "default"),
-    allow(dead_code, reason = "features identify callers too")
-)]
 mod deployment;
 mod dispatch;
-#[cfg_attr(
-    not(feature = "default"),
-    allow(dead_code, reason = "features use what the kit has")
-)]
 mod kit;
 #[cfg_attr(
     not(feature = "limits"),
-    allow(dead_code, reason = "budgets of keys use a part of it")
+    expect(dead_code, reason = "budgets of keys use a part of it")
 )]
 mod limits;
 mod pages;
@@ -57,10 +41,6 @@ mod queue;
 mod read;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg_attr(
-    not(feature = "default"),
-    allow(dead_code, reason = "features write counters too")
-)]
 mod write;
 
 use futures_util::future::LocalBoxFuture;

@@ -17,9 +17,12 @@
 pub(crate) mod answers;
 pub(crate) mod asks;
 pub(crate) mod calls;
+#[cfg(feature = "limits")]
 pub(crate) mod checks;
+#[cfg(feature = "limits")]
 pub(crate) mod gate;
 pub(crate) mod holders;
+#[cfg(feature = "limits")]
 pub(crate) mod holds;
 pub(crate) mod limiters;
 pub(crate) mod local_quota;

@@ -8,10 +8,6 @@
 
 #[cfg(feature = "pages")]
 pub(crate) mod embeds;
-#[cfg_attr(
-    not(feature = "pages"),
-    allow(dead_code, reason = "problems and the API are described by files too")
-)]
 pub(crate) mod files;
 #[cfg(feature = "live")]
 pub(crate) mod live;

@@ -54,6 +54,10 @@ pub(super) const STEP_AGAIN_MS: u64 = 300;
 /// # Errors
 /// `invalid-query`, `invalid-json` for an empty body, `body-too-large`, `body-too-slow`, `invalid-gzip`,
 /// `unsupported-encoding`, `invalid-idempotency-key`.
+#[cfg_attr(
+    not(feature = "exports"),
+    expect(dead_code, reason = "repairs read the lines of an import")
+)]
 pub async fn import(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let query = Query::parse(context.query(), &["mode"])?;
     let mode = import_mode(query.get("mode"))?;

@@ -44,6 +44,10 @@ pub async fn events(context: &RequestContext, caller: &Caller) -> Result<Answer,
 ///
 /// # Errors
 /// As [`events`].
+#[cfg_attr(
+    not(feature = "ingest"),
+    expect(dead_code, reason = "the call of logs")
+)]
 pub async fn ingest(context: &RequestContext, caller: &Caller) -> Result<Answer, Problem> {
     let known = ["format", "id", "unique", "by", "site"];
     let query = Query::parse_for(RouteName::Ingest, context.query(), &known)?;

@@ -177,6 +177,10 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<(
 ///
 /// # Errors
 /// As [`identify`].
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "connections of Redis name their keys")
+)]
 pub async fn identify_by(context: &RequestContext, key: &str) -> Result<Caller, Problem> {
     let authorization = ["Bearer ", key].concat();
     if KeyToken::parse(key).is_some() && !is_configured(context, &authorization) {

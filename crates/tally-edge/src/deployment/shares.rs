@@ -82,6 +82,10 @@ pub async fn identify(context: &RequestContext, authorization: &str) -> Result<b
 ///
 /// # Errors
 /// As [`identify`].
+#[cfg_attr(
+    not(feature = "live"),
+    expect(dead_code, reason = "streams end with their share")
+)]
 pub async fn stream_ends_ms(
     context: &RequestContext,
     caller: &Caller,

@@ -45,6 +45,10 @@ impl RequestKey {
     ///
     /// # Errors
     /// As [`Self::of`].
+    #[cfg_attr(
+        not(feature = "limits"),
+        expect(dead_code, reason = "several checks always have a key")
+    )]
     pub async fn or_drawn(
         context: &RequestContext,
         caller: &Caller,

@@ -129,6 +129,10 @@ impl Answer {
     }
 
     /// 200 with bytes of that media type.
+    #[cfg_attr(
+        not(any(feature = "pages", feature = "redis")),
+        expect(dead_code, reason = "files, and sketches of Redis")
+    )]
     pub fn bytes(content_type: &'static str, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
         Self {
             content_type,
@@ -138,6 +142,10 @@ impl Answer {
     }
 
     /// 200 with a body of that media type that is produced while it is sent.
+    #[cfg_attr(
+        not(feature = "exports"),
+        expect(dead_code, reason = "exports come in pieces")
+    )]
     pub fn pieces(content_type: &'static str, pieces: Box<dyn Pieces>) -> Self {
         Self {
             content_type,
@@ -310,6 +318,10 @@ fn count_request(context: &RequestContext, route: RouteName, total_ms: i64, refu
 }
 
 /// Counts a request whose answer is no response, with the status that it would have by HTTP.
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "calls of Redis are counted by themselves")
+)]
 pub fn count(context: &RequestContext, route: RouteName, status: u16) {
     if status >= 500 {
         log_failure(context, route, status, None);
@@ -400,6 +412,10 @@ pub fn respond(context: &RequestContext, route: RouteName, answer: Answer) -> Re
 }
 
 /// Answers with a stream of server-sent events; `None` for `HEAD`.
+#[cfg_attr(
+    not(any(feature = "live", feature = "redis")),
+    expect(dead_code, reason = "streams of events")
+)]
 pub fn events(context: &RequestContext, route: RouteName, stream: Option<Stream>) -> Response {
     let mut headers = vec![(REQUEST_ID, context.id().to_owned())];
     timing(context, route, None, &mut headers);
@@ -412,6 +428,10 @@ pub fn events(context: &RequestContext, route: RouteName, stream: Option<Stream>
 }
 
 /// Answers with a socket.
+#[cfg_attr(
+    not(feature = "live"),
+    expect(dead_code, reason = "streams of sockets")
+)]
 pub fn socket(context: &RequestContext, route: RouteName, stream: Stream) -> Response {
     count_request(context, route, context.age_ms(), None);
     Response::new(stream.status, HeaderList::new(), Body::Socket(stream))

@@ -102,6 +102,10 @@ impl Visitor {
     ///
     /// # Errors
     /// `quota-exceeded`, with the time to wait; `cost-exceeds-limit` if there is never room for this many at once.
+    #[cfg_attr(
+        not(feature = "boards"),
+        expect(dead_code, reason = "writes to boards are budgeted at once")
+    )]
     pub fn may_write(&self, counter: &str, writes: u64) -> Result<(), Problem> {
         let Some(write) = self.write_of(counter) else {
             return Ok(());

@@ -68,6 +68,10 @@ pub fn problem(context: &RequestContext, code: &str) -> Result<Answer, Problem> 
 ///
 /// # Errors
 /// `not-found`, `internal`.
+#[cfg_attr(
+    not(feature = "pages"),
+    expect(dead_code, reason = "the dashboard is a page")
+)]
 pub fn dashboard(host: &Host, name: Option<&str>) -> Result<Answer, Problem> {
     let Some(name) = name else {
         let location = "/dashboard/".to_owned();
@@ -91,6 +95,10 @@ pub fn dashboard(host: &Host, name: Option<&str>) -> Result<Answer, Problem> {
 ///
 /// # Errors
 /// `internal`.
+#[cfg_attr(
+    not(feature = "pages"),
+    expect(dead_code, reason = "the script is for pages")
+)]
 pub fn script(host: &Host) -> Result<Answer, Problem> {
     let file = file(host, "tally.js")?.ok_or_else(missing)?;
     Ok(Answer::text(file.text)

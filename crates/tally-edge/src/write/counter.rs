@@ -79,6 +79,10 @@ async fn write(
 ///
 /// # Errors
 /// As [`increment`].
+#[cfg_attr(
+    not(feature = "pages"),
+    expect(dead_code, reason = "the pixel counts one")
+)]
 pub async fn one(
     context: &RequestContext,
     id: CounterId,

@@ -155,6 +155,10 @@ async fn send_bytes(
 ///
 /// # Errors
 /// Any refusal, `hash-mismatch` and `unavailable`.
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "sketches of Redis are merged")
+)]
 pub async fn merge(context: &RequestContext, id: &CounterId, hll: &Hll) -> Result<(), Problem> {
     let load = Load {
         hash: HashId::REDIS,
