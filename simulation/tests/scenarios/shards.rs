@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::scene::{Held, Scene, add, delete, put};
+use super::scene::{Held, Scene, add, delete, put, set};
 
 /// A counter of two shards, and the edges whose writes go to the lead and to the other. One of each has written.
 struct Sharded {
@@ -144,6 +144,33 @@ fn a_repeated_flush_calls_no_value_exact_that_never_was() {
     let is_true = [8, 279].iter().any(|value| answer["value"] == *value);
     assert!(answer["exact"] == false || is_true, "{answer}");
     assert_eq!(scene.value(), 8 + 200 + 70 + 1);
+}
+
+#[test]
+fn a_value_that_was_set_since_a_batch_lacks_none_of_its_writes() {
+    let sharded = Sharded::counted();
+    let scene = &sharded.scene;
+    // No view is young enough for an answer.
+    scene.settle();
+    let edge = sharded.leads[0];
+    let flush = scene.hold("/flush", LEAD);
+    let first = scene.begin(0, add(1).at(edge));
+    scene.wait_for(&flush);
+    let joined = [64, 200].map(|delta| {
+        let pending = scene.begin(0, add(delta).at(edge));
+        scene.world.run_for_ms(100);
+        pending
+    });
+    // All three wait for the same view. It is of a moment after the set, which has seen all of them.
+    let view = scene.hold("/read", "");
+    flush.let_go();
+    scene.wait_for(&view);
+    scene.world.run_for_ms(50);
+    scene.done(0, set(1_000).at(sharded.others[0]));
+    view.let_go();
+    for pending in std::iter::once(first).chain(joined) {
+        assert_eq!(scene.end(pending).json()["value"], 1_000);
+    }
 }
 
 #[test]

@@ -93,6 +93,11 @@ impl KnownCells {
         if seen.is_some_and(|seen| seen.sequence > totals.sequence) {
             return value;
         }
+        let (added, removed) = sum.root.operations.baseline(&own.0, own.1);
+        if totals.added <= added && totals.removed <= removed {
+            // The last operation has observed all of the batch: the value has no later writes to take away.
+            return value;
+        }
         let value = value_with_cell(value, sum, &own, totals);
         value.without(write.later.0, write.later.1)
     }
