@@ -1,10 +1,60 @@
 //! Flushes that are late, or come again, and what those are told who wait for them.
 
-use tally_simulation::ClientRequest;
+use std::rc::Rc;
 
-use super::scene::{COUNTER, Scene, add};
+use tally_simulation::{ClientRequest, Faults};
+
+use super::scene::{COUNTER, Held, PendingAnswer, Scene, add, delete, put, take};
 
 const LEAD: &str = "FRA/0/hits";
+
+/// A write whose flush comes to a lead twice. Both copies are held.
+fn twice(
+    scene: &Scene,
+    site: usize,
+    ask: ClientRequest,
+    lead: &str,
+) -> (PendingAnswer, [Rc<Held>; 2]) {
+    let copies = [scene.hold("/flush", lead), scene.hold("/flush", lead)];
+    scene.world.set_faults(Faults {
+        repeats_once_in: 1,
+        ..Faults::NONE
+    });
+    let pending = scene.begin(site, ask);
+    for copy in &copies {
+        scene.wait_for(copy);
+    }
+    scene.world.set_faults(Faults::NONE);
+    (pending, copies)
+}
+
+#[test]
+fn a_copy_of_a_flush_that_went_home_counts_in_no_counter_without_a_home() {
+    let scene = Scene::new(&["FRA", "SYD"]);
+    scene.done(0, add(1));
+    scene.done(0, put(r#"{"home":"FRA"}"#));
+    let (pending, [first, second]) = twice(&scene, 1, add(10), "SYD/0/hits");
+    first.let_go();
+    assert_eq!(scene.end(pending).json()["datacenter"], "FRA");
+    // The next counter of that name has no home, and begins within the two seconds that the flush allows.
+    scene.done(0, delete());
+    scene.done(0, add(2));
+    second.let_go();
+    assert_eq!(scene.value(), 2);
+}
+
+#[test]
+fn a_copy_of_a_decrement_that_was_decided_alone_counts_nothing_once_there_is_no_floor() {
+    let scene = Scene::new(&["FRA"]);
+    scene.done(0, add(5));
+    scene.done(0, put(r#"{"floor":0}"#));
+    let (pending, [first, second]) = twice(&scene, 0, take(2).at(1), LEAD);
+    first.let_go();
+    assert_eq!(scene.end(pending).json()["value"], 3);
+    scene.done(0, put("{}"));
+    second.let_go();
+    assert_eq!(scene.value(), 3);
+}
 
 #[test]
 fn a_flush_that_comes_again_after_a_crash_counts_once() {

@@ -39,8 +39,9 @@ pub(crate) struct CellCore {
     pub(super) granting: Mutex<()>,
     /// Held during a report, so that repeated calls send one.
     pub(super) reporting: Mutex<()>,
-    /// The newest flushes that were refused because writes do not spread here, with the number of shards of the answer.
-    pub(super) refused: RefCell<VecDeque<(Nonce, u8)>>,
+    /// The newest flushes that were refused, each with its answer. Their writes are counted under other nonces, or never.
+    /// So a copy must not count here, whatever has changed since.
+    pub(super) refused: RefCell<VecDeque<(Nonce, Fault)>>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<PushState>,
     /// When the alarm rings that deletes keys of refused checks, unix milliseconds; 0 before it is set.

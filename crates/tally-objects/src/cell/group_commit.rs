@@ -87,6 +87,10 @@ impl CellCore {
         let written = {
             let mut state = self.state.borrow_mut();
             for flush in flushes {
+                if let Some(fault) = self.refused_for(flush.nonce) {
+                    outcomes.push(Err(fault));
+                    continue;
+                }
                 let applied = state.apply_in(flush.nonce, &flush.load, now_ms, &mut together);
                 outcomes.push(
                     applied

@@ -37,8 +37,8 @@ use tally_wire::names::{CellAddress, SECONDS_KEPT};
 /// seal that came, while the first grant was in flight.
 pub(super) const GRANT_TRIES: usize = 4;
 
-/// The most refused flushes that a shard remembers: 24 bytes each. A lane sends one at a time, and copies come within
-/// seconds.
+/// The most refused flushes that a cell remembers: some 60 bytes each. A lane sends one at a time, and copies come
+/// within seconds.
 const REFUSED_MAX: usize = 256;
 
 /// One cell, as the platform sees it.
@@ -190,10 +190,12 @@ impl CellCore {
         let flush = flush?;
         self.readable()?;
         let outcome = self.count_granted(&flush).await;
-        if let Err(Fault::Refused(Refusal::Moved(shards))) = outcome {
+        if let Err(fault) = &outcome
+            && fault.ends_flush()
+        {
             let mut refused = self.refused.borrow_mut();
             refused.truncate(REFUSED_MAX - 1);
-            refused.push_front((flush.nonce, shards));
+            refused.push_front((flush.nonce, fault.clone()));
         }
         let flushed = outcome?;
         let report = match flush.wants_report {
@@ -205,10 +207,6 @@ impl CellCore {
 
     async fn count_granted(self: &Rc<Self>, flush: &Flush) -> Result<Flushed, Fault> {
         for _ in 0..GRANT_TRIES {
-            // Its sender then counts it elsewhere, so a copy that waited for a grant meanwhile must not count here.
-            if let Some(shards) = self.refused_for(flush.nonce) {
-                return Err(Fault::Refused(Refusal::Moved(shards)));
-            }
             match self.commit(flush).await {
                 Err(Fault::Refused(Refusal::NeedsGrant)) => {
                     self.obtain_grant(&flush.to, flush.load.ttl_if_new).await?;
@@ -221,11 +219,11 @@ impl CellCore {
         ))
     }
 
-    /// The number of shards of the answer to this flush, if it was refused because writes do not spread here.
-    fn refused_for(&self, nonce: Nonce) -> Option<u8> {
+    /// The refusal of this flush, if it had one.
+    pub(super) fn refused_for(&self, nonce: Nonce) -> Option<Fault> {
         let refused = self.refused.borrow();
         let known = refused.iter().find(|(one, _)| *one == nonce);
-        known.map(|(_, shards)| *shards)
+        known.map(|(_, fault)| fault.clone())
     }
 
     /// Asks the root (a lead) or the lead (another shard) for permission to count. A counter that is created by this

@@ -58,6 +58,16 @@ impl Fault {
         matches!(self, Self::Unavailable(_) | Self::NotLocated)
     }
 
+    /// Whether the sender of a flush that fails so never sends it again under its nonce: it counts the writes by other
+    /// flushes, or answers that they were not counted.
+    pub fn ends_flush(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => !matches!(refusal, Refusal::Newer(_) | Refusal::NeedsGrant),
+            Self::Elsewhere(_) => true,
+            _ => false,
+        }
+    }
+
     /// The fault of a call that was refused while a lead moves, before anything was counted.
     #[must_use]
     pub fn while_moving(self) -> Self {

@@ -5,9 +5,10 @@
 //! count in no generation that began after they were sent, except within the seconds that
 //! [`crate::counter::flush::newest_at`] allows. Those seconds are covered by memory: while the object lives it knows
 //! what it has counted in generations that ended. One case is not covered. The network holds back a copy of a lane's
-//! first flush. Within those seconds its retry is acknowledged, the counter is deleted and created again, and the
-//! object ends in between. Keyed writes whose keys only their sender knows name one second (`DRAWN_AHEAD_MS` of
-//! `shared/keyed_calls.rs`), which is over when their first attempt is given up.
+//! first flush. Within those seconds its retry is acknowledged, or the flush is refused and its writes count elsewhere.
+//! The counter is then deleted and created again, and the object ends in between. Keyed writes whose keys only their
+//! sender knows name one second (`DRAWN_AHEAD_MS` of `shared/keyed_calls.rs`), which is over when their first attempt
+//! is given up.
 
 use super::{CellState, Nonce, Nonces, Refusal};
 
