@@ -703,6 +703,20 @@ export const MUTATIONS = [
     "shards::a_write_whose_first_attempt_is_late_is_not_sent_elsewhere",
   ],
   [
+    "a cell forgets which flushes it refused",
+    "crates/tally-objects/src/cell/object.rs",
+    "refused.push_front((flush.nonce, fault.clone()));",
+    "",
+    "flushes::a_copy_of_a_flush_that_went_home_counts_in_no_counter_without_a_home",
+  ],
+  [
+    "a write takes what came after it away from a value that was set since",
+    "crates/tally-wire/src/isolate/known_cells.rs",
+    "if totals.added <= added && totals.removed <= removed {",
+    "if false {",
+    "shards::a_value_that_was_set_since_a_batch_lacks_none_of_its_writes",
+  ],
+  [
     "a repeated flush names what others hold now",
     "crates/tally-core/src/counter/cell/shards.rs",
     "let of_one_moment = outcome.sequence == self.sequence || has_no_rest;",
