@@ -63,12 +63,24 @@ pub struct NotedCall {
     pub answered_ms: Option<i64>,
 }
 
+/// A step forward of the clock that an object reads: the clock was stepped, or the object starts in another isolate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotedStep {
+    /// The binding of the object.
+    pub binding: &'static str,
+    /// When, unix milliseconds.
+    pub at_ms: i64,
+    /// How far, milliseconds.
+    pub forward_ms: i64,
+}
+
 /// The log, where one is kept, and the figures.
 #[derive(Default)]
 pub struct Journal {
     /// The path of the calls to note.
     noted_path: Cell<Option<&'static str>>,
     calls: RefCell<Vec<NotedCall>>,
+    steps: RefCell<Vec<NotedStep>>,
     is_kept: Cell<bool>,
     is_shown: Cell<bool>,
     lines: RefCell<Vec<String>>,
@@ -140,6 +152,16 @@ impl Journal {
         if let Some(number) = number {
             self.calls.borrow_mut()[number].answered_ms = Some(now_ms);
         }
+    }
+
+    /// Notes a step forward of the clock of an object.
+    pub(crate) fn note_step(&self, step: NotedStep) {
+        self.steps.borrow_mut().push(step);
+    }
+
+    /// The steps that were noted so far.
+    pub fn steps(&self) -> Vec<NotedStep> {
+        self.steps.borrow().clone()
     }
 
     /// The service has said that something failed.

@@ -105,7 +105,7 @@ pub use deployment::{ADMIN_KEY, admin, deploy, deployed, install};
 pub use faults::{Faults, Housing, Options};
 pub use intervention::{PendingCall, Verdict};
 pub use isolate::Role;
-pub use journal::{Figures, NotedCall};
+pub use journal::{Figures, NotedCall, NotedStep};
 pub use network::Site;
 pub use one_shot::OneShot;
 pub use request::{ClientRequest, ORIGIN};

@@ -18,6 +18,7 @@ use crate::events::EventStream;
 use crate::executor::Owner;
 use crate::guest::Guest;
 use crate::isolate::Isolate;
+use crate::journal::NotedStep;
 use crate::network::Site;
 use crate::sockets::WebSocket;
 use crate::storage::Storage;
@@ -61,6 +62,8 @@ pub struct Place {
     pub(crate) web_sockets: RefCell<Vec<Rc<WebSocket>>>,
     pub(crate) event_streams: RefCell<Vec<Rc<EventStream>>>,
     incarnation: RefCell<Option<Rc<Incarnation>>>,
+    /// How far the clock was off that it read last, milliseconds.
+    skew_ms: Cell<Option<i64>>,
     outbox: RefCell<Vec<Box<dyn FnOnce()>>>,
     /// Counts commits, and crashes: a commit that was planned before one does not happen.
     epoch: Cell<u64>,
@@ -89,6 +92,7 @@ impl Place {
             web_sockets: RefCell::default(),
             event_streams: RefCell::default(),
             incarnation: RefCell::default(),
+            skew_ms: Cell::default(),
             outbox: RefCell::default(),
             epoch: Cell::default(),
             is_planned: Cell::default(),
@@ -122,6 +126,7 @@ impl Place {
             shell: RefCell::default(),
         });
         *self.incarnation.borrow_mut() = Some(incarnation.clone());
+        self.note_clock();
         core.own_place(incarnation.owner, self);
         core.journal.count(|figures| figures.starts += 1);
         core.record(|| format!("start    {} in {}", self.label(), isolate.label));
@@ -130,6 +135,23 @@ impl Place {
         let shell = core.starter(self.binding)(Object::new(guest), host);
         *incarnation.shell.borrow_mut() = Some(shell);
         incarnation
+    }
+
+    /// Notes by how much the clock that it reads is ahead of the one before.
+    pub(crate) fn note_clock(&self) {
+        let Some(isolate) = self.isolate() else {
+            return;
+        };
+        let skew_ms = isolate.skew_ms();
+        let before = self.skew_ms.replace(Some(skew_ms));
+        let forward_ms = before.map_or(0, |before_ms| skew_ms - before_ms);
+        if forward_ms > 0 {
+            self.core.journal.note_step(NotedStep {
+                binding: self.binding,
+                at_ms: self.core.now_ms(),
+                forward_ms,
+            });
+        }
     }
 
     /// Whether this incarnation still runs.

@@ -22,7 +22,7 @@ use crate::executor::Step;
 use crate::faults::{Faults, Options};
 use crate::intervention::{PendingCall, Verdict};
 use crate::isolate::Role;
-use crate::journal::{Figures, NotedCall};
+use crate::journal::{Figures, NotedCall, NotedStep};
 use crate::network::Site;
 
 /// Steps of one [`World::run`]; a world that needs more is taken to never end. The largest worlds have about 10
@@ -74,6 +74,11 @@ impl World {
     /// The calls that were noted so far.
     pub fn calls(&self) -> Vec<NotedCall> {
         self.core.journal.calls()
+    }
+
+    /// The steps forward of the clocks of objects so far.
+    pub fn clock_steps(&self) -> Vec<NotedStep> {
+        self.core.journal.steps()
     }
 
     /// Notes a line in the log.
@@ -314,6 +319,9 @@ impl World {
         for isolate in self.core.all_clocks() {
             let skew_ms = self.core.chance.around(self.core.options.skew_ms_max);
             isolate.set_skew(skew_ms);
+        }
+        for place in self.core.all_places() {
+            place.note_clock();
         }
     }
 

@@ -76,6 +76,8 @@ pub struct Known {
     given_back: RefCell<Vec<GivenBack>>,
     /// How many keys of calls were used.
     calls: Cell<u64>,
+    /// When limiters moved.
+    pub moved_ms: Cell<Option<i64>>,
 }
 
 /// What an answer must repeat: all but the limit, which may have changed since.
@@ -132,6 +134,7 @@ impl Service {
         self.world.sleep_ms(after_ms).await;
         self.say(|| "there are 5 limiters".to_owned());
         self.world.set(names::LIMITER_COUNT, Some("5"));
+        self.holds.moved_ms.set(Some(self.world.now_ms()));
         for role in [Role::Objects, Role::Aggregator] {
             self.world
                 .set_for(role, names::LIMITER_COUNT_BEFORE, Some("2"));
@@ -210,6 +213,7 @@ impl Service {
             "idempotency-key",
             format!("call-{}", self.holds.calls.get()),
         );
+        let begun_ms = self.world.now_ms();
         let mut result = self.ask(site, ask.clone(), what).await;
         for _ in 1..PATIENCE {
             if !matches!(result, AskResult::Unknown(_)) {
@@ -230,7 +234,10 @@ impl Service {
                     let [one, other] =
                         [first, &again].map(|said| said.json()["hold"]["expires_at"].as_i64());
                     let apart_ms = one.unwrap_or(0).abs_diff(other.unwrap_or(0));
-                    let clocks_ms = 2 * self.plan.options.skew_ms_max.unsigned_abs();
+                    let gained_ms = self
+                        .limiter_clocks()
+                        .gained_ms(begun_ms, self.world.now_ms());
+                    let clocks_ms = (2 * self.plan.options.skew_ms_max + gained_ms).unsigned_abs();
                     assert!(apart_ms <= clocks_ms, "{what}: {one:?}, {other:?}");
                 }
                 AskResult::Refused(code) => assert_eq!(code, "overloaded", "{what} again"),
@@ -371,7 +378,9 @@ impl Service {
     /// A hold that cannot be settled has ended by itself.
     fn check_refused_end(&self, place: usize, begun: Moment, code: &str, what: &str) {
         let now = self.now();
-        let clocks_ms = 2 * self.plan.options.skew_ms_max + 2;
+        let held_ms = self.holds.parts.borrow()[place].begun.at_ms;
+        let gained_ms = self.limiter_clocks().gained_ms(held_ms, now.at_ms);
+        let clocks_ms = 2 * self.plan.options.skew_ms_max + 2 + gained_ms;
         self.change_hold(place, |hold| {
             let over_ms = now.at_ms + clocks_ms - hold.ends_ms;
             match code {
@@ -446,6 +455,7 @@ impl Service {
         let mut datacenters: Vec<&str> = datacenters.collect();
         datacenters.dedup();
         let unread = Unread::of(&self.world.calls());
+        let clocks = self.limiter_clocks();
         let (parts, given_back) = (self.holds.parts.borrow(), self.holds.given_back.borrow());
         for (number, policy) in self.hold_plan().policies.iter().enumerate() {
             let places = if policy.is_global {
@@ -468,6 +478,7 @@ impl Service {
                     parts: parts.iter().filter(is_its).collect(),
                     given_back: given_back.iter().filter(is_given).collect(),
                     skew_ms: self.plan.options.skew_ms_max,
+                    clocks: &clocks,
                 };
                 account.check(&format!("{} of {} in {place:?}", KEYS[key], policy.name));
             }

@@ -273,10 +273,17 @@ impl Service {
         let given_back = self.limits.given_back.borrow();
         let given_back: Vec<&Use> = given_back.iter().filter(is_it).collect();
         let window_ms = self.limit_plan().window_ms();
-        // Clocks of limiters, one after the other, may be so far apart.
-        let clocks_ms = 2 * self.plan.options.skew_ms_max + 2;
+        let clocks = self.limiter_clocks();
         for first in &admitted {
             let from_ms = first.begun.at_ms;
+            // The boundaries of a fixed window are by the limiter's time, which keeps all that it has gained.
+            let gained_from_ms = match self.limit_plan().algorithm {
+                Algorithm::Fixed => i64::MIN,
+                _ => from_ms,
+            };
+            let gained_ms = clocks.gained_ms(gained_from_ms, from_ms + window_ms);
+            // Two clocks may be so far apart besides, and moments are whole milliseconds.
+            let clocks_ms = 2 * self.plan.options.skew_ms_max + 2 + gained_ms;
             let upto_ms = match self.limit_plan().algorithm {
                 Algorithm::Fixed => (from_ms / window_ms + 1) * window_ms - clocks_ms,
                 _ => from_ms + window_ms - clocks_ms,

@@ -36,6 +36,7 @@
 
 mod additions;
 mod bodies;
+mod clocks;
 mod digits;
 mod holds;
 mod laws;

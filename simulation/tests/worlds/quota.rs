@@ -4,6 +4,7 @@
 //! crashes, and wherever limiters move. The sum at an instant has what is certain: a hold from its answer on, until
 //! its client begins to end it, or its time is over; what was settled, from then on for a window.
 
+use super::clocks::Clocks;
 use super::oracle::Moment;
 use super::puts::{Puts, Unread};
 
@@ -51,12 +52,14 @@ impl Policy {
     }
 
     /// From when on what was used counts at a moment, by clocks that are so far apart: each of these makes a sum.
-    fn begins(&self, now_ms: i64, clocks_ms: i64) -> Vec<i64> {
+    fn begins(&self, now_ms: i64, clocks_ms: i64, clocks: &Clocks) -> Vec<i64> {
         let window_ms = self.window_ms();
         let begin_ms = match self.kind {
             Kind::Concurrency => now_ms,
             Kind::Sliding => now_ms - window_ms + clocks_ms,
+            // Its boundaries are by the limiter's time, which keeps all that it has gained.
             Kind::Fixed => {
+                let clocks_ms = clocks_ms + clocks.gained_ms(i64::MIN, now_ms);
                 let in_window_ms = now_ms.rem_euclid(window_ms);
                 match in_window_ms + clocks_ms < window_ms {
                     true => now_ms - in_window_ms + clocks_ms,
@@ -108,11 +111,17 @@ impl Part {
         now: Moment,
         from_ms: i64,
         clocks_ms: i64,
+        clocks: &Clocks,
         kind: Kind,
     ) -> Option<(u64, Moment)> {
         if self.known > now {
             return None;
         }
+        let gained_ms = clocks.gained_ms(self.begun.at_ms, now.at_ms);
+        let from_ms = match kind {
+            Kind::Sliding => from_ms + gained_ms,
+            Kind::Fixed | Kind::Bucket | Kind::Concurrency => from_ms,
+        };
         let Some(hold) = &self.hold else {
             return (self.begun.at_ms > from_ms).then_some((self.amount, self.begun));
         };
@@ -126,7 +135,7 @@ impl Part {
                 false => (settled.min(self.amount), self.begun),
             });
         }
-        let ends_ms = hold.ends_ms - clocks_ms;
+        let ends_ms = hold.ends_ms - clocks_ms - gained_ms;
         let is_charged = is_used && !hold.is_returned && ends_ms > from_ms;
         (now.at_ms < ends_ms || is_charged).then_some((self.amount, self.begun))
     }
@@ -151,6 +160,7 @@ pub struct Account<'a> {
     pub parts: Vec<&'a Part>,
     pub given_back: Vec<&'a GivenBack>,
     pub skew_ms: i64,
+    pub clocks: &'a Clocks,
 }
 
 impl Account<'_> {
@@ -166,13 +176,13 @@ impl Account<'_> {
     }
 
     fn check_at(&self, now: Moment, what: &str) {
-        // Clocks of limiters, one after the other, may be so far apart.
+        // Two clocks may be so far apart, and moments are whole milliseconds.
         let clocks_ms = 2 * self.skew_ms + 2;
         let (policy, window_ms) = (self.policy, self.policy.window_ms());
-        for from_ms in policy.begins(now.at_ms, clocks_ms) {
+        for from_ms in policy.begins(now.at_ms, clocks_ms, self.clocks) {
             let certain = self.parts.iter();
             let certain: Vec<_> = certain
-                .filter_map(|part| part.certain(now, from_ms, clocks_ms, policy.kind))
+                .filter_map(|part| part.certain(now, from_ms, clocks_ms, self.clocks, policy.kind))
                 .collect();
             let sum: u64 = certain.iter().map(|(amount, _)| amount).sum();
             let Some(last) = certain.iter().map(|(_, admitted)| *admitted).max() else {
@@ -185,8 +195,9 @@ impl Account<'_> {
             let flows = match policy.kind {
                 Kind::Bucket => {
                     let most = largest(from_ms);
+                    let gained_ms = clocks_ms + self.clocks.gained_ms(from_ms, now.at_ms);
                     let passed_ms =
-                        u64::try_from(now.at_ms - from_ms + clocks_ms).expect("it passed");
+                        u64::try_from(now.at_ms - from_ms + gained_ms).expect("it passed");
                     (most * passed_ms).div_ceil(u64::try_from(window_ms).expect("a window"))
                 }
                 _ => 0,
