@@ -4,7 +4,8 @@
 //! clock does. So a wall clock that steps back by ten minutes neither frees quota nor freezes it: the time goes on
 //! from the last reading. The bound: a step back loses no more than what had passed since that reading; a step
 //! forward looks like time that passed, and returns quota as that would. After steps back this time is ahead
-//! of the wall clock by their sum, which only a fixed window shows, by its boundaries.
+//! of the wall clock by their sum, which only a fixed window shows, by its boundaries. Steps forward add up: an object
+//! that moves between isolates takes one with each move to a faster clock, and quota returns earlier by all of them.
 
 use serde::{Deserialize, Serialize};
 
