@@ -3,7 +3,7 @@
 use tally_core::counter::id::{CounterId, Datacenter};
 use tally_simulation::{ADMIN_KEY, Faults, Options, World, deploy};
 use tally_wire::names;
-use tally_wire::names::CellAddress;
+use tally_wire::names::{CellAddress, TabletAddress};
 
 /// How long storage is out, milliseconds.
 const OUT_MS: u64 = 1_500;
@@ -80,4 +80,41 @@ fn an_increment_is_acknowledged_only_once_it_is_stored() {
         }
     }
     assert!(acknowledged > 6, "few writes were acknowledged");
+}
+
+/// A flush that asks for a report is one turn of its tablet: the report is made before the turn is stored.
+#[test]
+fn nobody_reads_the_counts_of_a_report_that_was_made_before_its_turn_failed() {
+    let world = World::new(5, Options::default());
+    deploy(&world);
+    world.set("TALLY_TABLETS", Some("2"));
+    let (near, far) = (world.site("FRA", 1), world.site("SYD", 1));
+    let client = |site| world.client(site).with_key(ADMIN_KEY);
+    let event = |delta: u64| {
+        let body = format!(r#"{{"id":"hits","delta":{delta}}}"#);
+        let answer = world.run(client(near).post("/events", &body));
+        answer.expect("no fault").json()["accepted"].clone()
+    };
+    assert_eq!(event(1), 1);
+    world.run_for_ms(5_000);
+    let datacenter = Datacenter::parse("FRA").expect("a name");
+    let tablets = (0..2).map(|number| TabletAddress {
+        datacenter: datacenter.clone(),
+        number,
+    });
+    let out = tablets.filter(|of| world.fail_storage(&names::tablet(of), 0, OUT_MS));
+    assert_eq!(out.count(), 1, "one tablet has the counter");
+    assert_eq!(event(5), 0);
+    world.run_for_ms(OUT_MS + 500);
+    // A push is due after this one, of all that the cell wanted to report.
+    assert_eq!(event(1), 1);
+    for second in 0..20 {
+        for site in [near, far] {
+            let read = world.run(client(site).get("/counters/hits"));
+            let read = read.expect("no fault");
+            let value = read.json()["value"].as_u64().expect("a value");
+            assert!(value == 2 || value == 1 && second < 10, "{}", read.text());
+        }
+        world.run_for_ms(1_000);
+    }
 }

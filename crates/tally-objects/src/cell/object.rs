@@ -132,8 +132,13 @@ impl CellCore {
 
     /// Reads the cell from its rows again, because memory holds changes that were not written.
     pub(crate) fn reload(&self) {
-        // An alarm that was set with them was not written either.
-        self.pushing.borrow_mut().unarm();
+        {
+            let mut pushing = self.pushing.borrow_mut();
+            // An alarm that was set with them was not written either.
+            pushing.unarm();
+            // A report that was made with them has counts that were not written.
+            pushing.forget();
+        }
         self.keys_due_ms.set(0);
         self.adopt(self.rows.load());
     }
