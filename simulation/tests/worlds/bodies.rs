@@ -34,10 +34,9 @@ impl Service {
             let mut fields = format!(r#""id":"{}","delta":{}"#, id(counter), amount(slot));
             if is_log {
                 let ago_ms = i64::try_from(chance.between(PAST_MS.0, PAST_MS.1)).expect("minutes");
-                fields.push_str(&format!(
-                    r#","at":{}"#,
-                    (self.world.now_ms() - ago_ms).div_euclid(1_000)
-                ));
+                let at = (self.world.now_ms() - ago_ms).div_euclid(1_000);
+                self.counters[counter].borrow_mut().writes[slot].dated_ms = at * 1_000;
+                fields.push_str(&format!(r#","at":{at}"#));
                 fields.push_str(&self.dimension_field(counter, slot));
             } else {
                 fields.push_str(&self.extras(counter, slot));

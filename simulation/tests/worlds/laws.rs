@@ -29,11 +29,11 @@ impl Counter {
         self.clearings.iter().any(|clearing| {
             let is_after = match clearing.outcome {
                 Outcome::Refused => return false,
-                // Decrements of that time are not kept.
+                // Decrements of that time are not kept. Neither are lines of logs with times before.
                 _ if clearing.is_loose && !write.adds => true,
                 Outcome::Acknowledged(done) => {
                     done > write.begun
-                        || done.at_ms + slack_ms(clearing) > write.begun.at_ms && clearing.is_loose
+                        || done.at_ms + slack_ms(clearing) > write.dated_ms && clearing.is_loose
                 }
                 Outcome::Unknown | Outcome::Ended(_) => true,
             };

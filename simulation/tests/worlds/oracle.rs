@@ -38,6 +38,8 @@ pub struct Write {
     pub adds: bool,
     pub way: Way,
     pub begun: Moment,
+    /// The time that it counts at, unix milliseconds: when it began, or the time in its line of a log.
+    pub dated_ms: i64,
     pub outcome: Outcome,
     /// When the first view that has it had ended.
     pub seen: Option<Moment>,
@@ -119,6 +121,7 @@ impl Counter {
             adds,
             way,
             begun: now,
+            dated_ms: now.at_ms,
             outcome: Outcome::Unknown,
             seen: None,
             element: None,
