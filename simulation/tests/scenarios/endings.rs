@@ -1,9 +1,10 @@
 //! Counters that end, by themselves or by a deletion, while writes are on their way: what is acknowledged is of the
 //! counter that lives then, once.
 
+use serde_json::Value;
 use tally_simulation::{ClientRequest, Role};
 
-use super::scene::{Scene, add, delete, keyed, put};
+use super::scene::{Scene, add, delete, keyed, put, take};
 
 const LEAD: &str = "FRA/0/hits";
 
@@ -102,6 +103,35 @@ fn a_late_copy_of_a_flush_counts_in_no_newer_generation() {
     scene.done(0, add(1).at(1));
     first.let_go();
     assert_eq!(scene.value(), 1);
+}
+
+#[test]
+fn a_second_attempt_of_a_decrement_counts_in_no_newer_generation_than_the_first() {
+    let floor = || put(r#"{"floor":-100}"#);
+    for begins_again in [false, true] {
+        let scene = Scene::new(&["FRA"]);
+        scene.done(0, floor());
+        // It is counted, and its answer is late. Nobody else knows its key.
+        let first = scene.hold_answer("/count", LEAD);
+        let decrement = scene.begin(0, take(5));
+        scene.wait_for(&first);
+        scene.done(0, delete());
+        if begins_again {
+            scene.done(0, floor());
+            scene.done(0, add(1).at(1));
+        }
+        assert_eq!(scene.end(decrement).status, 503);
+        first.let_go();
+        scene.settle();
+        let read = ClientRequest::new("GET", "/counters/hits?consistency=strong");
+        let read = scene.ask(0, read);
+        let expected = if begins_again {
+            (200, 1.into())
+        } else {
+            (404, Value::Null)
+        };
+        assert_eq!((read.status, read.json()["value"].clone()), expected);
+    }
 }
 
 #[test]

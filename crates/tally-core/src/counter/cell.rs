@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use super::history::{History, HotHistory, Resolution};
+use super::ledger::RecentKeys;
 use super::ledgers::Ledgers;
 use super::merge::{CellFacts, Part, Question};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
@@ -62,6 +63,9 @@ pub struct CellState {
     nonces: Nonces,
     /// Flushes of generations that have ended, in memory only: see [`CellState::check_generation`].
     ended_nonces: Nonces,
+    /// Writes with drawn keys that were counted lately, and those of generations that have ended, in memory only.
+    lately: RecentKeys,
+    ended_keys: RecentKeys,
     ledgers: Ledgers,
     /// Whether numbered writes were struck out here, as far as is known.
     has_numbers: bool,
@@ -186,6 +190,7 @@ impl CellState {
                     seals: self.seals,
                     seconds_default: self.seconds_default,
                     ended_nonces: self.take_ended_nonces(),
+                    ended_keys: self.take_ended_keys(),
                     ..Self::default()
                 };
                 match older {
@@ -246,6 +251,7 @@ impl CellState {
                 seals: self.seals,
                 seconds_default: self.seconds_default,
                 ended_nonces: self.take_ended_nonces(),
+                ended_keys: self.take_ended_keys(),
                 ..Self::default()
             };
         }

@@ -7,6 +7,8 @@
 //! time that was promised when it was made, whatever the setting is later. A slot is deleted as a whole. In memory a
 //! cell has only the number of records in each slot.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 use crate::callers::account::AccountId;
@@ -62,6 +64,46 @@ const SLOTS: i64 = 4;
 /// The name of a keyed write within its counter: a keyed hash of the client's text, which may identify a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WriteKey(pub [u8; 16]);
+
+/// How long a key is known before its generation ends, milliseconds: two attempts take 2.5 s.
+const LATELY_MS: i64 = 5_000;
+
+/// The most keys that are known, of 24 bytes each.
+const KEYS_MAX: usize = 4_096;
+
+/// Drawn keys of counted writes, oldest first, each with its time in unix milliseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecentKeys(VecDeque<(WriteKey, i64)>);
+
+impl RecentKeys {
+    /// Adds a key that was counted now.
+    pub fn remember(&mut self, key: WriteKey, now_ms: i64) {
+        let is_over = |(_, at_ms): &(WriteKey, i64)| now_ms.saturating_sub(*at_ms) > LATELY_MS;
+        while self.0.len() >= KEYS_MAX || self.0.front().is_some_and(is_over) {
+            self.0.pop_front();
+        }
+        self.0.push_back((key, now_ms));
+    }
+
+    /// Whether it has a key. Cost: O(keys).
+    pub fn has(&self, key: WriteKey) -> bool {
+        self.0.iter().any(|(known, _)| *known == key)
+    }
+
+    /// Adds newer keys, and keeps the newest.
+    #[must_use]
+    pub fn with_newer(mut self, newer: Self) -> Self {
+        self.0.extend(newer.0);
+        let excess = self.0.len().saturating_sub(KEYS_MAX);
+        self.0.drain(..excess);
+        self
+    }
+
+    /// The memory of the keys, bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<(WriteKey, i64)>() * self.0.len()
+    }
+}
 
 /// A write that must count once for any number of repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

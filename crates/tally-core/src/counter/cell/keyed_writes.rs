@@ -62,7 +62,15 @@ impl CellState {
         known: &dyn Fn(WriteKey) -> Option<StoredRecord>,
         changes: &mut Changes,
     ) -> Result<Vec<KeyedOutcome>, Refusal> {
-        self.is_granted(writes, now_ms)?;
+        if let Err(refusal) = self.is_granted(writes, now_ms) {
+            // A grant could create the counter again that was deleted.
+            let have_ended =
+                (writes.iter()).all(|write| self.has_ended_with(limits.keys, write.key));
+            return match have_ended {
+                true => Ok(vec![KeyedOutcome::Ended; writes.len()]),
+                false => Err(refusal),
+            };
+        }
         changes.keys = limits.keys;
         let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
@@ -99,10 +107,14 @@ impl CellState {
             Ok(elsewhere) => elsewhere,
             Err(refused) => return refused,
         };
+        if self.has_ended_with(limits.keys, write.key) {
+            return KeyedOutcome::Ended;
+        }
         let Some(slot) = self.make_room(lifted, limits, now_ms) else {
             return KeyedOutcome::Full;
         };
         let recorded = self.add_keyed(write, elsewhere, now_ms, changes);
+        self.remember_key(limits.keys, write.key, now_ms);
         changes.records.push(NewRecord {
             key: write.key,
             kept: StoredRecord {

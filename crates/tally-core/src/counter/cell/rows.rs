@@ -29,7 +29,9 @@ impl CellState {
                 .map_or(0, |(_, open)| open.rest_bytes())
             + sealed.map(|part| part.uniques.rest_bytes()).sum::<usize>();
         let lanes = self.nonces.lanes() + self.ended_nonces.lanes();
-        let bytes = 2 * sketches + BUCKET_BYTES * self.history.buckets() + LANE_BYTES * lanes;
+        let keys = self.lately.bytes() + self.ended_keys.bytes();
+        let bytes =
+            2 * sketches + BUCKET_BYTES * self.history.buckets() + LANE_BYTES * lanes + keys;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
@@ -84,6 +86,8 @@ impl CellState {
             admissions: BTreeMap::new(),
             nonces: hot.nonces,
             ended_nonces: Default::default(),
+            lately: Default::default(),
+            ended_keys: Default::default(),
             has_numbers: false,
             ledgers: Default::default(),
             history: History::restore(hot.history, pages).with_rows_from(hot.seconds_from),

@@ -122,6 +122,8 @@ impl CellState {
             closed_through: self.closed_through,
             seconds_default: self.seconds_default,
             ended_nonces: std::mem::take(&mut self.ended_nonces),
+            lately: std::mem::take(&mut self.lately),
+            ended_keys: std::mem::take(&mut self.ended_keys),
             ..stored
         };
     }

@@ -1,5 +1,5 @@
-//! Which flushes belong to a generation that has ended, so that a copy which the network held back counts in
-//! no other.
+//! Which flushes and writes with drawn keys belong to a generation that has ended, so that a copy which the network
+//! held back counts in no other.
 //!
 //! Invariant: if a lane has seen a generation, its flushes count in no newer one. If it has seen none, its flushes
 //! count in no generation that began after they were sent, except within the seconds that
@@ -8,9 +8,11 @@
 //! first flush. Within those seconds its retry is acknowledged, or the flush is refused and its writes count elsewhere.
 //! The counter is then deleted and created again, and the object ends in between. Keyed writes whose keys only their
 //! sender knows name one second (`DRAWN_AHEAD_MS` of `shared/keyed_calls.rs`), which is over when their first attempt
-//! is given up.
+//! is given up. Their second attempt names a second of its own. So while the object lives it knows the keys that it
+//! counted shortly before a generation ended.
 
 use super::{CellState, Nonce, Nonces, Refusal};
+use crate::counter::ledger::{KeySource, RecentKeys, WriteKey};
 
 impl CellState {
     /// Lets a flush pass that may count in the generation that lives here, or in one that it would begin.
@@ -47,6 +49,24 @@ impl CellState {
     pub(super) fn take_ended_nonces(&mut self) -> Nonces {
         let ended_nonces = std::mem::take(&mut self.ended_nonces);
         ended_nonces.with_newer(std::mem::take(&mut self.nonces))
+    }
+
+    /// What the next generation must know of the drawn keys of this one and of those before.
+    pub(super) fn take_ended_keys(&mut self) -> RecentKeys {
+        let ended_keys = std::mem::take(&mut self.ended_keys);
+        ended_keys.with_newer(std::mem::take(&mut self.lately))
+    }
+
+    /// Records that a write under a key was counted.
+    pub(super) fn remember_key(&mut self, keys: KeySource, key: WriteKey, now_ms: i64) {
+        if keys == KeySource::Drawn {
+            self.lately.remember(key, now_ms);
+        }
+    }
+
+    /// Whether a write under a key was counted in a generation that has ended.
+    pub(super) fn has_ended_with(&self, keys: KeySource, key: WriteKey) -> bool {
+        keys == KeySource::Drawn && self.ended_keys.has(key)
     }
 }
 
