@@ -18,6 +18,9 @@ async function refusalOf(server) {
   return [code, server.errors];
 }
 
+// Executes a program with a variable that is no text.
+const withByte = (name) => ["sh", "-c", `export ${name}="$(printf '\\377')"; exec "$@"`, "sh"];
+
 describe("the native server", () => {
   test("counts, ends in order, and still knows the counts after the next start", async () => {
     const { server: first, url } = await place.begin();
@@ -111,10 +114,34 @@ describe("the native server", () => {
   });
 
   test("says which setting may not be so", async () => {
-    const variables = { TALLY_LIMITERS: "many" };
-    const [code, sentence] = await refusalOf(place.server({ variables }));
-    assert.equal(code, 1);
-    assert.match(sentence, /TALLY_LIMITERS/);
+    const file = (text) => {
+      const name = join(place.root, "keys.json");
+      writeFileSync(name, text);
+      return { options: ["--keys", name] };
+    };
+    const keys = '{"keys":[{"key":"0123456789abcdef","scopes":["root"]}]}';
+    for (const [given, said] of [
+      [{ variables: { TALLY_LIMITERS: "many" } }, /TALLY_LIMITERS/],
+      [{ variables: { TALLY_KEYS: "{" } }, /TALLY_KEYS cannot be used: it is not JSON/],
+      [file(keys), /TALLY_KEYS cannot be used: .*`root` is not a scope/],
+      [file(" \n"), /keys\.json: the file is empty/],
+      [{ before: withByte("TALLY_ACCESS") }, /TALLY_ACCESS is no text in UTF-8/],
+    ]) {
+      const [code, sentence] = await refusalOf(place.server(given));
+      assert.equal(code, 1);
+      assert.match(sentence, said);
+    }
+  });
+
+  test("takes a variable that is empty for none, and minds no other program's", async () => {
+    const names = [
+      "TALLY_HOST", "TALLY_THREADS", "TALLY_RESP", "TALLY_HEAD_SECONDS", "TALLY_LOG", "TALLY_LOG_FORMAT", "SERVE_EDGES",
+      "CF_BLOB_HEADER", "TALLY_KEYS", "TALLY_LIMITERS",
+    ];
+    const variables = Object.fromEntries(names.map((name) => [name, ""]));
+    const { server, url } = await place.begin({ variables, before: withByte("PWD_OF_ANOTHER") });
+    assert.equal((await add(url, "a")).value, 1);
+    assert.deepEqual(await server.end(), { code: 0, signal: null });
   });
 
   test("needs keys where other machines reach it", async () => {

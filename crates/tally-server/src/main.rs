@@ -50,7 +50,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use clap::Parser;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::net::TcpListener;
@@ -84,7 +83,7 @@ const HELD_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
 const OPEN_OBJECTS_PER_THREAD_MIN: usize = 16;
 
 fn main() -> ExitCode {
-    let options = ServerOptions::parse();
+    let options = ServerOptions::of_process();
     // SQLite names no mode for its files.
     umask(Mode::RWXG | Mode::RWXO);
     options.begin_log();

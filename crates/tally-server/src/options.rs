@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::Parser;
 use clap::builder::RangedI64ValueParser;
+use clap::{CommandFactory, FromArgMatches, Parser};
+use tally_api::access::Access;
 use tally_wire::names::{
     ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_ONE, KEYS, LIMITER_COUNT, OPEN_OBJECTS_MAX, ROLE,
     STARTED_AT, SUBREQUESTS, TABLET_COUNT,
@@ -137,6 +138,21 @@ fn edges() -> RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=i64::from(EDGES_MAX))
 }
 
+/// The variables of the environment that are Tally's and are set. Others' may be no text.
+fn variables() -> Result<HashMap<String, String>, String> {
+    let all = std::env::vars_os().map(|(name, value)| (name.into_string(), value.into_string()));
+    all.filter_map(|(name, value)| {
+        Some((name.ok().filter(|name| name.starts_with("TALLY_"))?, value))
+    })
+    .map(|(name, value)| match value {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(format!(
+            "{name} is no text in UTF-8: correct it, or leave it out"
+        )),
+    })
+    .collect()
+}
+
 /// The settings of the deployment, by their names.
 #[derive(Clone)]
 pub(crate) struct ServerSettings(HashMap<String, String>);
@@ -149,6 +165,19 @@ impl ServerSettings {
 }
 
 impl ServerOptions {
+    /// The options of this process. A variable that is set and empty counts as not set.
+    pub(crate) fn of_process() -> Self {
+        let command = Self::command().mut_args(|option| {
+            let value = option.get_env().and_then(std::env::var_os);
+            match value.is_some_and(|value| value.is_empty()) {
+                true => option.env(None::<&str>),
+                false => option,
+            }
+        });
+        let options = Self::from_arg_matches(&command.get_matches());
+        options.unwrap_or_else(|error| error.exit())
+    }
+
     /// Begins the log of this process.
     pub(crate) fn begin_log(&self) {
         log::begin(self.log, self.log_format);
@@ -184,16 +213,24 @@ impl ServerOptions {
             "TALLY_DATA",
             "TALLY_RESP",
         ];
-        let environment = std::env::vars();
-        let mut known: HashMap<String, String> = environment
-            .filter(|(name, value)| name.starts_with("TALLY_") && !value.is_empty())
-            .filter(|(name, _)| !own.contains(&name.as_str()))
-            .collect();
+        let mut known = variables()?;
+        // Set and empty, it says that each counter has an object of its own.
+        let is_apart = known
+            .get(TABLET_COUNT)
+            .is_some_and(|text| text.trim().is_empty());
+        known.retain(|_, value| !value.trim().is_empty());
+        let access = known.get(ACCESS).cloned();
+        known.retain(|name, _| !own.contains(&name.as_str()));
         if let Some(file) = &self.keys {
             let keys = std::fs::read_to_string(file);
             let keys = keys.map_err(|error| format!("--keys {}: {error}", file.display()))?;
+            if keys.trim().is_empty() {
+                return Err(format!("--keys {}: the file is empty", file.display()));
+            }
             known.insert(KEYS.to_owned(), keys);
         }
+        let configured = Access::from_config(known.get(KEYS).map(String::as_str), true);
+        configured.map_err(|problem| problem.to_string())?;
         let is_loopback = addresses.iter().all(IpAddr::is_loopback) && !addresses.is_empty();
         let has_keys = known.contains_key(KEYS);
         if !is_loopback && !has_keys {
@@ -209,9 +246,6 @@ impl ServerOptions {
                 "--resp {resp} can be reached from other machines, so keys are needed: add --keys keys.json (docs/operate/keys.md shows its form), or give the port alone to serve this machine only"
             ));
         }
-        let access = std::env::var(ACCESS)
-            .ok()
-            .filter(|access| !access.is_empty());
         let access = access.unwrap_or_else(|| ACCESS_OPEN.to_owned());
         if access != ACCESS_OPEN || !has_keys {
             known.insert(ACCESS.to_owned(), access);
@@ -227,12 +261,9 @@ impl ServerOptions {
         set(SUBREQUESTS, SUBREQUESTS_DEFAULT.to_owned());
         set(OPEN_OBJECTS_MAX, open_objects_max.to_string());
         set(STARTED_AT, started_ms.to_string());
-        // Set and empty, it says that each counter has an object of its own.
-        let is_apart = std::env::var(TABLET_COUNT).is_ok_and(|tablets| tablets.trim().is_empty());
         if !is_apart {
             set(TABLET_COUNT, noted.unwrap_or(TABLETS_DEFAULT).to_owned());
         }
-        known.retain(|_, value| !value.is_empty());
         let problem = settings::check_all(|name| known.get(name).cloned());
         problem.map_err(|problem| problem.to_string())?;
         Ok(ServerSettings(known))
