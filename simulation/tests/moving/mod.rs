@@ -2,6 +2,7 @@
 //! directory's partitions is.
 
 mod hot;
+mod late;
 mod leads;
 mod roots;
 mod service;

@@ -72,7 +72,9 @@ impl CellCore {
                 return Err(moving());
             }
             Given::Nothing => {
-                self.give_nothing(presence.is_some())?;
+                // This voids what the place has begun, and deletes rows that were arriving.
+                self.adopt(self.rows.load());
+                self.loaded()?;
                 return Ok(LeadHandover::Nothing);
             }
             Given::Elsewhere { to, seal } => return Ok(LeadHandover::ToAnother(to, seal)),
@@ -98,18 +100,6 @@ impl CellCore {
         }
     }
 
-    /// Answers that there are no rows here. Rows that are in flight to here are refused from now on.
-    fn give_nothing(&self, is_arriving: bool) -> Result<(), Fault> {
-        self.lead.record_handover();
-        self.state.borrow_mut().void_grants();
-        if is_arriving {
-            let cleared = self.rows.rows.atomically(|| self.rows.rows.clear_bundle());
-            self.written(cleared)?;
-            self.lead.set(None);
-        }
-        Ok(())
-    }
-
     /// Seals the lead durably. Work in progress here has no effect any more.
     fn leave(&self, give: &GiveLead) -> Result<u64, Fault> {
         let seal = self.host.random();
@@ -120,8 +110,6 @@ impl CellCore {
         };
         let written = self.rows.write_presence(&presence);
         self.written(written)?;
-        self.lead.record_handover();
-        self.state.borrow_mut().void_grants();
         self.pushing.borrow_mut().forget();
         self.adopt(Ok(LoadedCell {
             presence: Some(presence),
@@ -164,30 +152,40 @@ impl CellCore {
         let mut taker = LeadTaker::new(to, handover_count, places, REQUESTS_MAX);
         let mut step = taker.advance();
         loop {
+            if self.begins_use(&step) {
+                // The alarm is set before the write. So it rings if this object crashes right after the write.
+                let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
+                self.rows.set_alarm(due_ms).await?;
+            }
+            self.loaded()?;
+            let is_here = self.lead_role() == LeadRole::Here;
+            if !taker.may_go_on(&self.lead.handover_count(), is_here) {
+                return Err(moving());
+            }
             step = match step {
                 TakerStep::Ask { from, failed, page } => {
-                    let asked = (from, failed, page);
-                    self.ask_for(&transfer, &mut taker, asked).await?
+                    taker.answered(self.ask_for(&transfer, from, failed, page).await?)
                 }
-                TakerStep::Store {
-                    rows,
-                    is_first,
-                    debt: None,
-                } => {
-                    self.write_page(&rows, LeadPresence::Arriving, is_first)?;
+                // A place has no rows of an earlier try but those of the same bundle.
+                TakerStep::Store { rows, debt, .. } => {
+                    self.store(&transfer, &rows, debt)?;
+                    if debt.is_some() {
+                        return Ok(());
+                    }
                     taker.advance()
                 }
-                TakerStep::Store {
-                    rows,
-                    is_first,
-                    debt: Some(debt),
-                } => {
-                    let last = (rows, is_first, debt);
-                    return self.take(&transfer, &taker, last).await;
-                }
-                TakerStep::Nowhere => return self.be_here(&transfer, &taker).await,
+                TakerStep::Nowhere => return self.be_here(epoch),
                 TakerStep::Fail => return Err(moving()),
             };
+        }
+    }
+
+    /// Whether rows are in use here after a step.
+    fn begins_use(&self, step: &TakerStep<LeadPlace, Vec<u8>, LeadRows>) -> bool {
+        match step {
+            TakerStep::Store { debt, .. } => debt.is_some(),
+            TakerStep::Nowhere => matches!(self.holding(), Holding::Sealed(_)),
+            TakerStep::Ask { .. } | TakerStep::Fail => false,
         }
     }
 
@@ -195,9 +193,10 @@ impl CellCore {
     async fn ask_for(
         &self,
         transfer: &LeadTransfer<'_>,
-        taker: &mut LeadTaker,
-        (from, abandoned, after): (LeadPlace, Option<u64>, LeadRowsAfter),
-    ) -> Result<TakerStep<LeadPlace, Vec<u8>, LeadRows>, Fault> {
+        from: LeadPlace,
+        abandoned: Option<u64>,
+        after: LeadRowsAfter,
+    ) -> Result<GiverAnswer<LeadPlace, Vec<u8>, LeadRows>, Fault> {
         if from == LeadPlace::Own {
             // Many leads may be taken over at once, and one process may run all objects.
             let name = transfer.name;
@@ -212,81 +211,48 @@ impl CellCore {
             abandoned,
             after,
         };
-        let handover = call(&self.host, &give).await;
-        self.may_take(taker)?;
-        Ok(taker.answered(match handover? {
+        Ok(match call(&self.host, &give).await? {
             LeadHandover::Nothing => GiverAnswer::Nothing,
             LeadHandover::ToAnother(to, seal) => GiverAnswer::Elsewhere(to, Some(seal)),
             LeadHandover::Rows { seal, rows, after } => {
                 let next = after;
                 GiverAnswer::Rows { seal, rows, next }
             }
-        }))
+        })
     }
 
-    /// Refuses if the lead has been handed on, or is here, since the search began.
-    fn may_take(&self, taker: &LeadTaker) -> Result<(), Fault> {
-        self.loaded()?;
-        let is_here = self.lead_role() == LeadRole::Here;
-        match taker.may_go_on(&self.lead.handover_count(), is_here) {
-            true => Ok(()),
-            false => Err(moving()),
-        }
-    }
-
-    /// Writes the last page of a lead: this becomes its place.
-    async fn take(
+    /// Writes a page of a lead. With the last one this becomes its place.
+    fn store(
         self: &Rc<Self>,
         transfer: &LeadTransfer<'_>,
-        taker: &LeadTaker,
-        (rows, is_first, debt): (LeadRows, bool, Debt<LeadPlace>),
+        rows: &[(Vec<u8>, Vec<u8>)],
+        debt: Option<Debt<LeadPlace>>,
     ) -> Result<(), Fault> {
-        // The alarm is set before the write: if this object crashes right after the write, it rings all the same.
-        let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
-        self.rows.set_alarm(due_ms).await?;
-        self.may_take(taker)?;
-        let presence = LeadPresence::Here {
+        let presence = debt.map_or(LeadPresence::Arriving, |debt| LeadPresence::Here {
             epoch: transfer.epoch,
             former_place: Some((transfer.name.at(debt.from), debt.seal)),
-        };
-        self.write_page(&rows, presence, is_first)?;
-        self.adopt(self.rows.load());
-        let core = self.clone();
-        self.object.wait_until(async move {
-            // If it fails, the alarm tries again.
-            let _ = core.confirm_taken().await;
         });
-        Ok(())
-    }
-
-    fn write_page(
-        &self,
-        rows: &[(Vec<u8>, Vec<u8>)],
-        presence: LeadPresence,
-        is_first: bool,
-    ) -> Result<(), Fault> {
         let written = self.rows.create_schema().and_then(|()| {
             self.rows.rows.atomically(|| {
-                if is_first {
-                    self.rows.rows.clear_bundle()?;
-                }
                 self.rows.rows.put_bundle(rows)?;
                 self.rows.write_presence(&presence)
             })
         });
         self.written(written)?;
         self.lead.set(Some(presence));
+        if debt.is_some() {
+            self.adopt(self.rows.load());
+            let core = self.clone();
+            self.object.wait_until(async move {
+                // If it fails, the alarm tries again.
+                let _ = core.confirm_taken().await;
+            });
+        }
         Ok(())
     }
 
     /// No other place has the lead. If it was handed on from here, and no place has stored it, it is here again.
-    async fn be_here(&self, transfer: &LeadTransfer<'_>, taker: &LeadTaker) -> Result<(), Fault> {
-        let epoch = transfer.epoch;
-        if matches!(self.holding(), Holding::Sealed(_)) {
-            let due_ms = self.host.now_ms() + DUE_WITHIN_MS;
-            self.rows.set_alarm(due_ms).await?;
-        }
-        self.may_take(taker)?;
+    fn be_here(&self, epoch: u32) -> Result<(), Fault> {
         match self.holding().if_nowhere(epoch) {
             IfNowhere::Begins => self.lead.located_under(epoch),
             IfNowhere::Stays => return Err(moving()),

@@ -65,16 +65,20 @@ pub(super) struct LeadPlaceState {
 }
 
 impl LeadPlaceState {
-    /// Takes over the stored state.
+    /// Takes over the stored state. A place without rows in use voids what it has begun.
     pub(super) fn adopt(&self, loaded: &LoadedCell) {
-        let presence = match &loaded.presence {
-            // Its rows were deleted.
-            Some(LeadPresence::Arriving) => {
-                self.record_handover();
-                None
-            }
-            presence => presence.clone(),
+        // Rows that were arriving are deleted.
+        let presence = loaded.presence.clone();
+        let presence = presence.filter(|presence| *presence != LeadPresence::Arriving);
+        let is_here = match presence {
+            Some(LeadPresence::Here { .. }) => true,
+            Some(_) => false,
+            None => loaded.address.is_some() || !loaded.cell.is_blank(),
         };
+        if !is_here {
+            self.handovers.set(self.handovers.get() + 1);
+            self.located_epoch.set(None);
+        }
         self.set(presence);
     }
 
@@ -97,11 +101,6 @@ impl LeadPlaceState {
             Some(LeadPresence::Leaving { to, .. }) => Err(Fault::Moved(*to)),
             _ => Ok(()),
         }
-    }
-
-    pub(super) fn record_handover(&self) {
-        self.handovers.set(self.handovers.get() + 1);
-        self.located_epoch.set(None);
     }
 
     pub(super) fn handover_count(&self) -> u64 {

@@ -275,10 +275,7 @@ impl CellCore {
         ttl_if_new: Option<TtlTerms>,
     ) -> Result<Grant, Fault> {
         if me.is_lead() {
-            let given = self.lead.handover_count();
-            let granted = self.register(me, ttl_if_new).await;
-            self.lead.has_no_handover_since(given)?;
-            return granted;
+            return self.register(me, ttl_if_new).await;
         }
         let hello = Hello {
             to: me.sibling(0),
@@ -288,7 +285,7 @@ impl CellCore {
         call(&self.host, &hello).await
     }
 
-    /// Lead: asks the root, and reports the grant that it holds.
+    /// Lead: asks the root, and reports the grant that it holds. A grant from before a handover is void.
     async fn register(
         &self,
         me: &CellAddress,
@@ -302,7 +299,10 @@ impl CellCore {
             located_epoch: self.lead.located_epoch(),
             ttl_if_new,
         };
-        self.call_root(&register).await
+        let handover_count = self.lead.handover_count();
+        let granted = self.call_root(&register).await;
+        self.lead.has_no_handover_since(handover_count)?;
+        granted
     }
 
     /// Reports its grant to a root that has lost its row, and takes the root's new grant.

@@ -75,7 +75,9 @@ impl CellStore {
         }
         match loaded.presence {
             // Rows of an incomplete transfer are asked for again.
-            Some(LeadPresence::Arriving) => self.rows.clear_bundle()?,
+            Some(LeadPresence::Arriving) => {
+                self.rows.atomically(|| self.rows.clear_bundle())?;
+            }
             Some(LeadPresence::Leaving { .. }) => {}
             Some(LeadPresence::Here { .. }) | None => {
                 loaded.cell = self.read_cell()?;
