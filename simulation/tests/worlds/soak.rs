@@ -195,7 +195,9 @@ fn every_seed_keeps_the_laws_of_holds() {
 /// - A copy of a decrement was counted once there was room. Its client had been refused, and its tablet was evicted
 ///   since.
 /// - A watched lead pushed without end. Its clock had stepped back since an edge sent its push.
-const FOUND_SINCE: [u64; 10] = [
+/// - A read had a write that no tablet had stored.
+/// - A set took away lines of a log. Their datacenter had not answered it, and their times were before it.
+const FOUND_SINCE: [u64; 12] = [
     772,
     2_034,
     1_795_454_607_000_383,
@@ -206,7 +208,15 @@ const FOUND_SINCE: [u64; 10] = [
     1_795_801_752_007_441,
     1_795_900_000_001_312,
     1_795_960_000_000_074,
+    1_796_000_000_130_696,
+    1_796_000_000_230_342,
 ];
+
+/// Worlds of two builds that saw faults:
+///
+/// - The second attempt of a decrement counted it again. Its counter had been deleted and begun again since the first.
+/// - A read lacked a write. A tablet had reported others that it had not stored.
+const FOUND_OF_UPGRADES: [u64; 2] = [1_796_000_000_110_251, 1_796_000_000_161_393];
 
 /// Worlds of holds that saw faults: an edge used a policy of half a minute ago, because one answer was lost.
 const FOUND_OF_HOLDS: [u64; 1] = [1_795_960_000_070_084];
@@ -225,6 +235,10 @@ fn seeds_that_saw_faults_keep_the_laws() {
     for seed in FOUND_SINCE {
         let _named = Named(seed);
         live(seed, Plan::draw(seed), false, None);
+    }
+    for seed in FOUND_OF_UPGRADES {
+        let _named = Named(seed);
+        live(seed, Plan::draw_upgrade(seed), false, None);
     }
     for seed in FOUND_OF_HOLDS {
         let _named = Named(seed);
