@@ -8,7 +8,7 @@ pub(crate) mod machine;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -222,12 +222,7 @@ impl ServerOptions {
         let access = known.get(ACCESS).cloned();
         known.retain(|name, _| !own.contains(&name.as_str()));
         if let Some(file) = &self.keys {
-            let keys = std::fs::read_to_string(file);
-            let keys = keys.map_err(|error| format!("--keys {}: {error}", file.display()))?;
-            if keys.trim().is_empty() {
-                return Err(format!("--keys {}: the file is empty", file.display()));
-            }
-            known.insert(KEYS.to_owned(), keys);
+            known.insert(KEYS.to_owned(), keys_of(file)?);
         }
         let configured = Access::from_config(known.get(KEYS).map(String::as_str), true);
         configured.map_err(|problem| problem.to_string())?;
@@ -267,5 +262,18 @@ impl ServerOptions {
         let problem = settings::check_all(|name| known.get(name).cloned());
         problem.map_err(|problem| problem.to_string())?;
         Ok(ServerSettings(known))
+    }
+}
+
+/// The keys of a file.
+///
+/// # Errors
+/// It cannot be read, or is empty.
+fn keys_of(file: &Path) -> Result<String, String> {
+    let keys = std::fs::read_to_string(file);
+    let keys = keys.map_err(|error| format!("--keys {}: {error}", file.display()))?;
+    match keys.trim().is_empty() {
+        true => Err(format!("--keys {}: the file is empty", file.display())),
+        false => Ok(keys),
     }
 }

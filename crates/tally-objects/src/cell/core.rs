@@ -39,8 +39,8 @@ pub(crate) struct CellCore {
     pub(super) granting: Mutex<()>,
     /// Held during a report, so that repeated calls send one.
     pub(super) reporting: Mutex<()>,
-    /// The newest flushes that were refused, each with its answer. Their writes are counted under other nonces, or never.
-    /// So a copy must not count here, whatever has changed since.
+    /// The newest flushes that were refused, each with its answer. Their writes are counted under other nonces, or
+    /// never. So a copy must not count here, whatever has changed since.
     pub(super) refused: RefCell<VecDeque<(Nonce, Fault)>>,
     pub(super) commits: RefCell<Commits>,
     pub(super) pushing: RefCell<PushState>,
