@@ -77,14 +77,15 @@ function cratesAlone() {
   return clippy(...crates, "--target", WASM, "--features", "tally-sketch/redis");
 }
 
-// It takes what clippy has compiled, where that has the same features: the wrapper and its arguments are those that
-// cargo-clippy sets. Where they differ, it compiles for itself.
-function rustdoc(...args) {
-  const ofClippy = {
-    RUSTC_WORKSPACE_WRAPPER: "clippy-driver",
-    CLIPPY_ARGS: "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-  };
-  return run("cargo", ["doc", "--locked", "--no-deps", ...args], { env: { ...ofClippy, RUSTDOCFLAGS: "-D warnings" } });
+// With these rustdoc takes what clippy has compiled with the same features: cargo-clippy sets them. If they differ, it
+// compiles for itself.
+const AS_CLIPPY = {
+  RUSTC_WORKSPACE_WRAPPER: "clippy-driver",
+  CLIPPY_ARGS: "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+};
+
+function rustdoc(env, ...args) {
+  return run("cargo", ["doc", "--locked", "--no-deps", ...args], { env: { ...env, RUSTDOCFLAGS: "-D warnings" } });
 }
 
 function deny(...args) {
@@ -179,8 +180,8 @@ const CHECKS = [
   ["features left out", featuresOff, "code that needs a feature of Cargo.toml must say so: #[cfg(feature = …)]"],
   ["clippy of crates alone", cratesAlone, FIX_LINTS],
   ["examples of crates, wasm32", () => clippy("-p", "tally-limit", "-p", "tally-sketch", "--examples", "--target", WASM), FIX_LINTS],
-  ["docs native", () => rustdoc("--workspace", "--lib", "--document-private-items"), "fix the documentation shown above"],
-  ["docs wasm32", () => rustdoc("-p", "tally", "--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
+  ["docs native", () => rustdoc({}, "--workspace", "--lib", "--document-private-items"), "fix the documentation shown above"],
+  ["docs wasm32", () => rustdoc(AS_CLIPPY, "-p", "tally", "--lib", "--target", WASM, "--document-private-items"), "fix the documentation shown above"],
   ["openapi.json", () => run("cargo", ["run", "--locked", "--quiet", "-p", "tally-openapi", "--", "--check"]), "run make openapi, and commit what it writes"],
   ["types of the client", () => run(process.execPath, ["package/package.mjs", "--types"]), "fix package/client; its api.ts follows from crates/tally-api/openapi.json"],
   ["licences, bans, sources", () => deny("licenses", "bans", "sources"), "replace the crate, or allow it in deny.toml with a reason"],
