@@ -15,7 +15,9 @@ afterEach(async () => {
 });
 
 async function open(logs = false) {
-  const world = await openWorld({ bucket: true, logs, vars: { TALLY_DATACENTERS: "one" } });
+  // In the first hour of a day a snapshot would be made by itself.
+  const vars = { TALLY_DATACENTERS: "one", TALLY_SNAPSHOTS: "off" };
+  const world = await openWorld({ bucket: true, logs, vars });
   worlds.push(world);
   return { world, bucket: await world.host.bucket() };
 }
