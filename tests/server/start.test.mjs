@@ -114,8 +114,8 @@ describe("the native server", () => {
   });
 
   test("says which setting may not be so", async () => {
-    const file = (text) => {
-      const name = join(place.root, "keys.json");
+    const file = (text, named = "keys.json") => {
+      const name = join(place.root, named);
       writeFileSync(name, text);
       return { options: ["--keys", name] };
     };
@@ -124,7 +124,7 @@ describe("the native server", () => {
       [{ variables: { TALLY_LIMITERS: "many" } }, /TALLY_LIMITERS/],
       [{ variables: { TALLY_KEYS: "{" } }, /TALLY_KEYS cannot be used: it is not JSON/],
       [file(keys), /TALLY_KEYS cannot be used: .*`root` is not a scope/],
-      [file(" \n"), /keys\.json: the file is empty/],
+      [file(" \n", "none.json"), /none\.json: the file is empty/],
       [{ before: withByte("TALLY_ACCESS") }, /TALLY_ACCESS is no text in UTF-8/],
     ]) {
       const [code, sentence] = await refusalOf(place.server(given));
