@@ -54,7 +54,7 @@ function clippy(...args) {
 // Some features without the others, and none; a test asks the service of none for what it lacks.
 function featuresOff() {
   const amiss = gatesAmiss(ROOT);
-  if (amiss.length > 0) throw new Failed(`a gate names one feature, or all of several:\n${amiss.join("\n")}\n`);
+  if (amiss.length > 0) throw new Failed(`a gate names one feature, and stands in no other's room:\n${amiss.join("\n")}\n`);
   const sets = featureSets(features(ROOT));
   for (const set of sets) {
     // What a set leaves unused is an error: the rooms of a feature are left out with it.

@@ -29,11 +29,11 @@ pub struct CommandRequest<'a> {
 /// What a keyspace does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStep {
-    /// It runs so many commands of sorted sets, grouped by their sets.
+    /// It runs this number of commands of sorted sets, grouped by their sets.
     Sorted(usize),
-    /// It adds the elements of so many commands, grouped by their counters.
+    /// It adds the elements of this number of commands, grouped by their counters.
     Elements(usize),
-    /// It makes so many increments, grouped by their counters.
+    /// It makes this number of increments, grouped by their counters.
     Adds(usize),
     /// It runs one command.
     One,
