@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use common::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tally_core::counter::ledger::{KeySource, Ledger};
+use tally_core::counter::ledger::{EndedKeys, KeySource, Ledger, RecentKeys, WriteKey};
 use tally_core::counter::ledgers::{LedgerLimits, Ledgers, PUBLIC_KEPT_SECONDS, is_marked, marked};
 use tally_wire::messages::{decode, encode};
 
@@ -348,5 +348,31 @@ fn clocks_at_the_ends_of_time_break_nothing() {
                 "{now_ms} {kept_ms}"
             );
         }
+    }
+}
+
+#[test]
+fn keys_of_ended_generations_are_found_in_any_order_and_the_newest_are_kept() {
+    let key = |number: u32| {
+        let mut bytes = [0; 16];
+        // Their order is not that of their times.
+        bytes[..4].copy_from_slice(&number.wrapping_mul(0x9E37_79B9).to_be_bytes());
+        WriteKey(bytes)
+    };
+    let mut ended = EndedKeys::default();
+    for generation in 0..5_u32 {
+        let mut lately = RecentKeys::default();
+        for number in generation * 1_000..(generation + 1) * 1_000 {
+            lately.remember(key(number), i64::from(number));
+        }
+        ended = ended.with(lately);
+    }
+    // 4,096 of 5,000.
+    for number in 0..6_000 {
+        assert_eq!(
+            ended.has(key(number)),
+            (904..5_000).contains(&number),
+            "{number}"
+        );
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::flush::{Changes, Load, Refusal};
 use super::grant::{GRANT_TRUSTED_MS, Grant, GrantOutcome};
 use super::history::{History, HotHistory, Resolution};
-use super::ledger::RecentKeys;
+use super::ledger::{EndedKeys, RecentKeys};
 use super::ledgers::Ledgers;
 use super::merge::{CellFacts, Part, Question};
 use super::nonces::{FlushEffect, FlushRecord, Nonce, Nonces};
@@ -65,7 +65,7 @@ pub struct CellState {
     ended_nonces: Nonces,
     /// Writes with drawn keys that were counted lately, and those of generations that have ended, in memory only.
     lately: RecentKeys,
-    ended_keys: RecentKeys,
+    ended_keys: EndedKeys,
     ledgers: Ledgers,
     /// Whether numbered writes were struck out here, as far as is known.
     has_numbers: bool,

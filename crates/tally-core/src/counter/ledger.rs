@@ -71,9 +71,13 @@ const LATELY_MS: i64 = 5_000;
 /// The most keys that are known, of 24 bytes each.
 const KEYS_MAX: usize = 4_096;
 
-/// Drawn keys of counted writes, oldest first, each with its time in unix milliseconds.
+/// Drawn keys of writes that were counted lately, oldest first, each with its time in unix milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecentKeys(VecDeque<(WriteKey, i64)>);
+
+/// Drawn keys of generations that have ended, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndedKeys(Vec<(WriteKey, i64)>);
 
 impl RecentKeys {
     /// Adds a key that was counted now.
@@ -85,17 +89,28 @@ impl RecentKeys {
         self.0.push_back((key, now_ms));
     }
 
-    /// Whether it has a key. Cost: O(keys).
+    /// The memory of the keys, bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<(WriteKey, i64)>() * self.0.len()
+    }
+}
+
+impl EndedKeys {
+    /// Whether it has a key. Each write with a drawn key asks. Cost: O(log keys).
     pub fn has(&self, key: WriteKey) -> bool {
-        self.0.iter().any(|(known, _)| *known == key)
+        self.0
+            .binary_search_by_key(&key, |(known, _)| *known)
+            .is_ok()
     }
 
-    /// Adds newer keys, and keeps the newest.
+    /// Adds the keys of another generation, and keeps the newest of all.
     #[must_use]
-    pub fn with_newer(mut self, newer: Self) -> Self {
-        self.0.extend(newer.0);
+    pub fn with(mut self, lately: RecentKeys) -> Self {
+        self.0.extend(lately.0);
+        self.0.sort_unstable_by_key(|(_, at_ms)| *at_ms);
         let excess = self.0.len().saturating_sub(KEYS_MAX);
         self.0.drain(..excess);
+        self.0.sort_unstable_by_key(|(key, _)| *key);
         self
     }
 

@@ -12,7 +12,7 @@
 //! counted shortly before a generation ended.
 
 use super::{CellState, Nonce, Nonces, Refusal};
-use crate::counter::ledger::{KeySource, RecentKeys, WriteKey};
+use crate::counter::ledger::{EndedKeys, KeySource, WriteKey};
 
 impl CellState {
     /// Lets a flush pass that may count in the generation that lives here, or in one that it would begin.
@@ -52,9 +52,9 @@ impl CellState {
     }
 
     /// What the next generation must know of the drawn keys of this one and of those before.
-    pub(super) fn take_ended_keys(&mut self) -> RecentKeys {
+    pub(super) fn take_ended_keys(&mut self) -> EndedKeys {
         let ended_keys = std::mem::take(&mut self.ended_keys);
-        ended_keys.with_newer(std::mem::take(&mut self.lately))
+        ended_keys.with(std::mem::take(&mut self.lately))
     }
 
     /// Records that a write under a key was counted.
