@@ -106,9 +106,8 @@ impl Guest {
         self.release(move || core.send(site, &from, to, arrived, known));
         let outcome = slot.wait().await;
         // Postcard writes the number of a variant first; that of `Ok` is 0.
-        if matches!(&outcome, Ok(Reply::Answer(bytes)) if bytes.first() == Some(&0)) {
-            journal.note_answer(noted, self.core.now_ms());
-        }
+        let is_answered = matches!(&outcome, Ok(Reply::Answer(bytes)) if bytes.first() == Some(&0));
+        journal.note_end(noted, is_answered, self.core.now_ms());
         outcome
     }
 

@@ -61,6 +61,8 @@ pub struct NotedCall {
     pub sent_ms: i64,
     /// When an answer arrived that is no refusal; `None` if none has.
     pub answered_ms: Option<i64>,
+    /// When it failed: a refusal arrived, or it was known that no answer will.
+    pub failed_ms: Option<i64>,
 }
 
 /// A step forward of the clock that an object reads: the clock was stepped, or the object starts in another isolate.
@@ -143,14 +145,18 @@ impl Journal {
             message: message.to_vec(),
             sent_ms,
             answered_ms: None,
+            failed_ms: None,
         });
         Some(calls.len() - 1)
     }
 
-    /// Notes that a call was answered.
-    pub(crate) fn note_answer(&self, number: Option<usize>, now_ms: i64) {
-        if let Some(number) = number {
-            self.calls.borrow_mut()[number].answered_ms = Some(now_ms);
+    /// Notes that a call was answered, or failed.
+    pub(crate) fn note_end(&self, number: Option<usize>, is_answered: bool, now_ms: i64) {
+        let Some(number) = number else { return };
+        let call = &mut self.calls.borrow_mut()[number];
+        match is_answered {
+            true => call.answered_ms = Some(now_ms),
+            false => call.failed_ms = Some(now_ms),
         }
     }
 

@@ -27,17 +27,25 @@ pub const READS: &str = "/policy-get";
 pub struct Unread(Vec<i64>);
 
 impl Unread {
-    /// The questions of which no repetition was answered in time.
+    /// The questions of which neither the first attempt nor a repetition was answered in time, in the order of `calls`.
+    /// A repetition is sent before all attempts have failed: after that begins another question.
     pub fn of(calls: &[NotedCall]) -> Self {
-        let is_read = |call: &NotedCall| {
-            let in_time_ms = call.sent_ms..=call.sent_ms + READ_MS_MAX;
-            calls.iter().any(|other| {
-                let is_same = other.from == call.from && other.message == call.message;
-                is_same && other.answered_ms.is_some_and(|at| in_time_ms.contains(&at))
-            })
+        let is_read = |(place, call): &(usize, &NotedCall)| {
+            let late_ms = call.sent_ms + READ_MS_MAX;
+            let mut failed_ms = call.sent_ms;
+            let attempts = calls[*place..].iter();
+            let attempts = attempts
+                .filter(|other| other.from == call.from && other.message == call.message)
+                .take_while(|other| {
+                    let is_attempt = other.sent_ms <= failed_ms;
+                    failed_ms = failed_ms.max(other.failed_ms.unwrap_or(late_ms));
+                    is_attempt
+                });
+            let mut answers = attempts.filter_map(|attempt| attempt.answered_ms);
+            answers.any(|at_ms| at_ms <= late_ms)
         };
-        let unread = calls.iter().filter(|call| !is_read(call));
-        Self(unread.map(|call| call.sent_ms).collect())
+        let unread = calls.iter().enumerate().filter(|call| !is_read(call));
+        Self(unread.map(|(_, call)| call.sent_ms).collect())
     }
 
     /// Whether an edge may have used an old policy within an interval.
@@ -110,5 +118,42 @@ impl Puts {
             .iter()
             .all(|put| is_before(put) || put.begun == last.begun);
         (is_known && last.done.is_some()).then_some(last.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NotedCall, Unread};
+
+    fn call(sent_ms: i64, answered_ms: Option<i64>, failed_ms: Option<i64>) -> NotedCall {
+        NotedCall {
+            from: "an edge".to_owned(),
+            message: Vec::new(),
+            sent_ms,
+            answered_ms,
+            failed_ms,
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_sent_after_all_attempts_have_failed_is_no_repetition() {
+        let late = |sent_ms| {
+            let attempts = [
+                call(10, None, Some(20)),
+                call(20, None, Some(30)),
+                call(sent_ms, Some(sent_ms + 1), None),
+            ];
+            Unread::of(&attempts).0
+        };
+        assert_eq!(late(30), Vec::<i64>::new());
+        assert_eq!(late(31), [10, 20]);
+    }
+
+    #[test]
+    fn a_repetition_may_be_sent_while_an_attempt_is_not_over() {
+        let attempts = [call(10, None, None), call(260, Some(300), None)];
+        assert_eq!(Unread::of(&attempts).0, Vec::<i64>::new());
+        let late = [call(10, None, None), call(260, Some(1_600), None)];
+        assert_eq!(Unread::of(&late).0, [10]);
     }
 }
