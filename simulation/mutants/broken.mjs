@@ -5,15 +5,14 @@
 const CUT_OFF = "services/totals::away::a_write_waits_for_no_datacenter_that_is_cut_off";
 
 /** The crates whose program `laws` shows mutations, by a word for it, besides the simulation. */
-export const CRATES = { laws: "tally-core", resp: "tally-resp" };
+export const CRATES = { laws: "tally-core", limits: "tally-limit", resp: "tally-resp" };
 
 /** Returns the test program and the test that show a mutation. */
 export const programOf = (by) => (by.includes("/") ? by.split("/") : ["scenarios", by]);
 
 /**
  * [what is broken, file, text, in its place, what shows it]: a test of `simulation/tests/scenarios`, or `program/test`,
- * or `program/module` for all its tests. The program `laws` is of `tally-core`, and `resp` that of
- * `tally-resp`.
+ * or `program/module` for all its tests. The programs `laws`, `limits` and `resp` are those of {@link CRATES}.
  */
 export const MUTATIONS = [
   [
@@ -1450,5 +1449,47 @@ export const MUTATIONS = [
     "if self.is_ending_period() {",
     "if false {",
     "board_periods::members_that_expired_before_the_end_of_their_period_are_not_kept_with_it",
+  ],
+  [
+    "a push that its root did not take is left to nobody",
+    "crates/tally-edge/src/write/lead_reports.rs",
+    "self.ask(refused, false).await;",
+    "drop(refused);",
+    "services/totals::bodies::a_body_is_in_tops_although_its_root_has_forgotten_what_was_pushed",
+  ],
+  [
+    "a report that was made before its turn failed stays",
+    "crates/tally-objects/src/cell/object.rs",
+    "pushing.forget();",
+    "",
+    "services/storage_outage::nobody_reads_the_counts_of_a_report_that_was_made_before_its_turn_failed",
+  ],
+  [
+    "a cell forgets the drawn keys that it counted before its generation ended",
+    "crates/tally-core/src/counter/cell/keyed_writes.rs",
+    "self.remember_key(limits.keys, write.key, now_ms);",
+    "",
+    "endings::a_second_attempt_of_a_decrement_counts_in_no_newer_generation_than_the_first",
+  ],
+  [
+    "a drawn key of a generation that has ended counts once more",
+    "crates/tally-core/src/counter/cell/keyed_writes.rs",
+    "        if self.has_ended_with(limits.keys, write.key) {",
+    "        if false {",
+    "endings::a_second_attempt_of_a_decrement_counts_in_no_newer_generation_than_the_first",
+  ],
+  [
+    "a hold that has ended opens again where its key is handed over once more",
+    "crates/tally-limit/src/named/known_calls.rs",
+    "if known.is_none_or(|known| given.is_later_than(known)) {",
+    "if known.is_none() || true {",
+    "limits/cancels::a_hold_that_has_ended_stays_so_whenever_its_key_is_handed_over_once_more",
+  ],
+  [
+    "a name that holds again is what it was at its former lender",
+    "crates/tally-limit/src/named.rs",
+    "State::Open | State::OpenReturning => !self.is_open() || self.at_ms > other.at_ms,",
+    "State::Open | State::OpenReturning => true,",
+    "limits/cancels::a_name_that_holds_again_is_not_replaced_by_its_hold_at_the_former_lender",
   ],
 ];

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tally_simulation::{
     Client, ClientRequest, Faults, OneShot, Options, PendingCall, Role, Verdict, World,
 };
-use tally_wire::names::{DIRECTORY, DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
+use tally_wire::names::{self, DIRECTORY, DIRECTORY_PARTITIONS, SUBREQUESTS, TABLET_COUNT};
 
 /// The counters of a body.
 const COUNTERS: usize = 9;
@@ -129,6 +129,31 @@ fn watched_counters_are_reported_too() {
         }
         let top = get(&world, &clients[1], "/top?prefix=docs%2F");
         assert_eq!(top["total"], 10 * 45, "{tablets:?} tablets: {top}");
+    }
+}
+
+/// The root of a watched counter has pushes in memory only. A delta from what it had then says nothing to it.
+#[test]
+fn a_body_is_in_tops_although_its_root_has_forgotten_what_was_pushed() {
+    for (seed, tablets) in (60..).zip(TABLETS) {
+        let (world, sites) = service(seed, Options::default());
+        world.set(TABLET_COUNT, tablets);
+        let [near, far] = sites.map(|site| client(&world, site));
+        send(&world, &near, body("/events", 1));
+        for round in 0..12 {
+            get(&world, &far, "/counters/docs%2F8");
+            if round > 6 {
+                let hit = world.run(near.post("/counters/docs%2F8/increment", ""));
+                assert_eq!(hit.expect("no fault").status, 200);
+            }
+            world.run_for_ms(500);
+        }
+        for number in 0..DIRECTORY_PARTITIONS {
+            world.crash(&names::directory(number));
+        }
+        send(&world, &near, body("/events", 2));
+        let top = get(&world, &near, "/top?prefix=docs%2F");
+        assert_eq!(top["total"], 2 * 45 + 5, "{tablets:?} tablets: {top}");
     }
 }
 
