@@ -51,6 +51,12 @@ export interface TallyOptions extends TransportOptions {
 
 const CHECK_MS = 1_000;
 
+// Returns the parts of a page of a list, without `entries` where it is none.
+function pageOf(page: unknown): { entries?: Schemas["Page"]["entries"]; cursor?: string | null } {
+  const { entries, cursor = null } = (page ?? {}) as Partial<Schemas["Page"]>;
+  return Array.isArray(entries) && (cursor === null || typeof cursor === "string") ? { entries, cursor } : {};
+}
+
 // What a caller wrote of a change. What is no object is an amount, which the server judges: nothing is counted as 1
 // that was meant as something else.
 function bodyOf<T extends object>(change: T | number | undefined): T {
@@ -230,9 +236,13 @@ export class Tally {
   async *counters(prefix = "", query: Query<"listCounters"> = {}): AsyncGenerator<Schemas["Page"]["entries"][number]> {
     let cursor: string | null | undefined;
     do {
-      const page: Schemas["Page"] = await this.list({ prefix, ...query, ...(cursor ? { cursor } : {}) });
-      yield* page.entries;
-      cursor = page.cursor;
+      const { entries, cursor: next } = pageOf(await this.list({ prefix, ...query, ...(cursor ? { cursor } : {}) }));
+      // Another program may give the same page for ever.
+      if (entries === undefined || (next && next === cursor)) {
+        throw new TallyError(200, "not-tally", "200 without a page, so it is not Tally that answers");
+      }
+      yield* entries;
+      cursor = next;
     } while (cursor);
   }
 

@@ -409,8 +409,13 @@ class Tally:
         cursor: Optional[str] = None
         while True:
             page = self.request("GET", "/counters", query={"prefix": prefix, **query, "cursor": cursor})
-            yield from page["entries"]
-            cursor = page.get("cursor")
+            known = page if isinstance(page, dict) else {}
+            entries, after = known.get("entries"), known.get("cursor")
+            # Another program may give the same page for ever.
+            if not isinstance(entries, list) or not isinstance(after, (str, type(None))) or (after and after == cursor):
+                raise TallyError(200, "not-tally", "200 without a page, so it is not Tally that answers")
+            yield from entries
+            cursor = after
             if not cursor:
                 return
 

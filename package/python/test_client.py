@@ -269,6 +269,13 @@ class Dialogues(unittest.TestCase):
             queries = [urllib.parse.parse_qs(urllib.parse.urlsplit(path).query) for path, _, _ in server.asked]
             self.assertEqual(queries, [{"prefix": ["x/"], **cursor} for cursor in ({}, {"cursor": ["a&b"]}, {"cursor": ["c"]})])
 
+    def test_what_is_no_page_of_a_list_ends_it_by_an_error(self):
+        for body in DIALOGUES["no_pages"]:
+            with self.subTest(body), Answering([{"status": 200, "body": body}]) as server:
+                with self.assertRaises(TallyError) as refused:
+                    list(Tally(server.url).counters("x/"))
+                self.assertEqual(refused.exception.code, "not-tally")
+
     def test_watch_raises_nothing_raw_and_a_function_of_the_callers_does_not_end_it(self):
         cut = {"status": 503, "headers": {"retry-after": "0"}, "cut": True, "body": {}}
         update = {"status": 200, "text": 'data: {"type":"update","counters":{"a":{"value":3}}}\n\n'}

@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
 import { TALLY, run } from "./server.mjs";
 
-const { ids, idempotency_keys: keysOf, calls, away, flush } = JSON.parse(
+const { ids, idempotency_keys: keysOf, no_pages: noPages, calls, away, flush } = JSON.parse(
   readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
 );
 const textOf = (value) => (Array.isArray(value?.repeat) ? value.repeat[0].repeat(value.repeat[1]) : value);
@@ -93,6 +93,15 @@ test("an idempotency key that is none is refused by its name, before anything is
   await tally.increment("a", 1, { idempotencyKey: null });
   assert.match(server.asked.at(-1).headers["idempotency-key"], /^[\da-f-]{36}$/);
   server.end();
+});
+
+test("what is no page of a list ends it by an error, and so does the same page again", async () => {
+  for (const body of noPages) {
+    const server = await answering([{ status: 200, body }]);
+    const listing = Array.fromAsync(new Tally({ url: server.url }).counters("x/"));
+    await assert.rejects(listing, { name: "TallyError", code: "not-tally" }, JSON.stringify(body));
+    server.end();
+  }
 });
 
 test("what makes no request is the caller's fault: it is no server that is away, and is not tried again", async () => {
