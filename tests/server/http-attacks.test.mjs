@@ -33,6 +33,9 @@ test("a host that has a path leads to no other call than that of the request", W
     const { statuses, text } = await exchange(url, `GET /healthz HTTP/1.1\r\nHost: ${attack}\r\n\r\n`);
     assert.deepEqual([statuses, text.includes("secret")], [[400], false], attack);
   }
+  assert.deepEqual((await exchange(url, "GET /healthz HTTP/1.1\r\n\r\n")).statuses, [400]);
+  // Before HTTP/1.1 a request may name no host. An open instance answers only those to names of this machine.
+  assert.deepEqual((await exchange(url, "GET /healthz HTTP/1.0\r\n\r\n")).statuses, [403]);
   for (const good of [host, "localhost", "LOCALHOST:1", "[::1]", `[::1]:99`]) {
     const { statuses } = await exchange(url, `GET /healthz HTTP/1.1\r\nHost: ${good}\r\n\r\n`);
     assert.deepEqual(statuses, [200], good);

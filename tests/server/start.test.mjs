@@ -144,6 +144,12 @@ describe("the native server", () => {
     assert.deepEqual(await server.end(), { code: 0, signal: null });
   });
 
+  test("refuses what is no name of a header", async () => {
+    const [code, sentence] = await refusalOf(place.server({ options: ["--cf-blob-header", "a b"] }));
+    assert.notEqual(code, 0);
+    assert.match(sentence, /cf-blob-header.*no name of a header/);
+  });
+
   test("needs keys where other machines reach it", async () => {
     const [code, sentence] = await refusalOf(place.server({ options: ["--host", "0.0.0.0"] }));
     assert.equal(code, 1);

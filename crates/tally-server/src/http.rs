@@ -22,7 +22,7 @@ use hyper::header::{
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tally_api::routes::{RouteName, name_of};
 use tally_host::http::Body;
@@ -152,7 +152,7 @@ impl EdgeDoor {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
-        if !has_plain_host(request.headers()) {
+        if !has_plain_host(request.version(), request.headers()) {
             return unreadable();
         }
         let Some(_held) = self.bounds.begin_request() else {
@@ -195,15 +195,17 @@ impl EdgeDoor {
     }
 }
 
-/// Whether a request names one host at most, and that host has no character of a path. A `/` or a `?` in it would be a
-/// part of the path, and lead to another call than the one that a proxy checked. Source: RFC 9112, section 3.2.
-fn has_plain_host(headers: &HeaderMap) -> bool {
+/// Whether a request names one host, or none in a version before HTTP/1.1, and that host has no character of a path. A
+/// `/` or a `?` in it would be a part of the path, and lead to another call than the one that a proxy checked. Source:
+/// RFC 9112, section 3.2.
+fn has_plain_host(version: Version, headers: &HeaderMap) -> bool {
     let is_plain =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
     let mut hosts = headers.get_all(HOST).iter();
-    let is_first_plain = hosts
-        .next()
-        .is_none_or(|host| host.as_bytes().iter().all(is_plain));
+    let is_first_plain = match hosts.next() {
+        Some(host) => host.as_bytes().iter().all(is_plain),
+        None => version < Version::HTTP_11,
+    };
     is_first_plain && hosts.next().is_none()
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
 use clap::{CommandFactory, FromArgMatches, Parser};
+use hyper::header::HeaderName;
 use tally_api::access::Access;
 use tally_wire::names::{
     ACCESS, ACCESS_OPEN, DATACENTERS, DATACENTERS_ONE, KEYS, LIMITER_COUNT, OPEN_OBJECTS_MAX, ROLE,
@@ -109,7 +110,7 @@ pub(crate) struct ServerOptions {
     pub(crate) log_format: LogFormat,
 
     /// The header in which a proxy sends JSON with the colo, country and clientIp of a request.
-    #[arg(long, env = "CF_BLOB_HEADER")]
+    #[arg(long, env = "CF_BLOB_HEADER", value_parser = header_name)]
     pub(crate) cf_blob_header: Option<String>,
 }
 
@@ -123,6 +124,12 @@ fn waiting_calls() -> RangedI64ValueParser<u32> {
 
 fn head_seconds() -> RangedI64ValueParser<u16> {
     RangedI64ValueParser::new().range(1..=3_600)
+}
+
+fn header_name(text: &str) -> Result<String, String> {
+    let name = HeaderName::from_bytes(text.as_bytes());
+    let why = |_| "it is no name of a header: give one such as cf-blob".to_owned();
+    name.map(|name| name.as_str().to_owned()).map_err(why)
 }
 
 fn resp_address(text: &str) -> Result<SocketAddr, String> {
