@@ -25,6 +25,10 @@ use tally_wire::names::CellAddress;
 /// The shortest time until the alarm rings for a push.
 const ALARM_MS_MIN: i64 = 1_000;
 
+/// How long a watched lead waits at least after a push. Without any wait the clock would not advance, and a push that
+/// stayed due would be sent until the memory is full.
+const TURN_MS_MIN: u64 = 1;
+
 impl CellCore {
     /// Lead: records that the counts of its datacenter have changed, or may have.
     pub(super) fn record_change(self: &Rc<Self>, now_ms: i64) {
@@ -215,18 +219,16 @@ impl CellCore {
                 continue;
             }
             // Pushes are not awaited: a lost one must not delay the next by its timeout.
-            match self.gather_push(now_ms).await {
+            let wait_ms = match self.gather_push(now_ms).await {
                 Some(push) => {
                     let core = self.clone();
                     self.object
                         .wait_until(async move { core.send_push(push).await });
+                    TURN_MS_MIN
                 }
-                // Without any wait the clock would not advance.
-                None => {
-                    let wait_ms = u64::try_from(PUSH_MS).unwrap_or(1);
-                    self.host.sleep_ms(wait_ms).await;
-                }
-            }
+                None => u64::try_from(PUSH_MS).unwrap_or(1),
+            };
+            self.host.sleep_ms(wait_ms).await;
         }
         self.pushing.borrow_mut().is_driven = false;
         self.see_to_pushes(self.host.now_ms());
