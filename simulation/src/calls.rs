@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use tally_host::Target;
 use tally_host::object::{IncomingCall, Reply};
+use tally_wire::messages::{Call, CallRoot, decode};
 
 use crate::builds::Build;
 use crate::core::Core;
@@ -26,6 +27,15 @@ const GONE_MS_MAX: u64 = 500;
 /// The outcome of a call.
 pub(crate) type Outcome = Result<Reply, String>;
 
+/// The path of a message, or of the one that it forwards to another partition.
+fn carried(arrived: &IncomingCall) -> String {
+    let forwarded = (arrived.path == CallRoot::PATH).then(|| decode(&arrived.message));
+    match forwarded {
+        Some(Ok(CallRoot { path, .. })) => path,
+        _ => arrived.path.clone(),
+    }
+}
+
 impl Core {
     /// Sends a message on its way.
     pub(crate) fn send(
@@ -43,7 +53,7 @@ impl Core {
         let faults = self.faults.get();
         let path = arrived.path.clone();
         self.record(|| format!("send     {path} from {label} to {}", target.label()));
-        let may_repeat = !self.options.once.contains(&path.as_str());
+        let may_repeat = !self.options.once.contains(&carried(&arrived).as_str());
         let is_spared = faults.spares_sites && from == target.site();
         if may_repeat && !is_spared && self.chance.once_in(faults.repeats_once_in) {
             self.journal.count(|figures| figures.repeated += 1);

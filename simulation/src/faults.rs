@@ -131,7 +131,7 @@ pub struct Options {
     pub queue_batch_max: usize,
     /// Where databases are files, `BINDING/ID.sqlite`, for whoever looks into them; without, they are in memory.
     pub folder: Option<PathBuf>,
-    /// Paths of messages that are never delivered twice by the network.
+    /// Paths of messages that are never delivered twice by the network, also not within a message that forwards them.
     pub once: &'static [&'static str],
     /// One way within a site, microseconds: least and most.
     pub near_us: (u64, u64),
