@@ -106,6 +106,25 @@ fn nothing_is_exact_while_a_write_is_on_its_way() {
     assert_eq!(scene.value(), 7);
 }
 
+/// A flush that comes again is answered with the counts right after it, which lack the event.
+#[test]
+fn an_answer_that_comes_after_an_event_from_before_its_write_is_not_called_exact_without_it() {
+    let (scene, count) = sent();
+    let flushed = scene.hold_answer("/flush", LEAD);
+    let pending = scene.begin(0, add(4));
+    scene.wait_for(&flushed);
+    let again = scene.hold("/flush", LEAD);
+    let before = scene.count("/configure", LEAD);
+    count.let_go();
+    // A reader has the lead told that no inbox holds events any more.
+    scene.done(0, ClientRequest::new("GET", COUNTER));
+    scene.wait_until(|| scene.count("/configure", LEAD) > before, "/configure");
+    scene.wait_for(&again);
+    again.let_go();
+    let answer = scene.end(pending).json();
+    assert!(answer["exact"] == false || answer["value"] == 7, "{answer}");
+}
+
 #[test]
 fn nothing_is_exact_while_an_event_is_in_the_log() {
     let scene = Scene::new(&["FRA"]);

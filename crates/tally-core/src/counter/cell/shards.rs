@@ -31,13 +31,11 @@ impl CellState {
         all_sealed.then(|| parts.fold(rest, |sum, part| sum.plus(part.value())))
     }
 
-    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago:
-    /// shards may have counted or the counter may have been set since, so its totals and the rest are of different
-    /// moments.
+    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards
+    /// or queued events may have counted or the counter may have been set since, so its totals and the rest are of
+    /// different moments.
     pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
-        let is_never_set = self.grant.is_some_and(|grant| grant.operations == 0);
-        let has_no_rest = is_never_set && self.shards_ever() == 1;
-        let of_one_moment = outcome.sequence == self.sequence || has_no_rest;
+        let of_one_moment = outcome.sequence == self.sequence;
         self.elsewhere().filter(|_| of_one_moment)
     }
 
