@@ -31,9 +31,9 @@ impl CellState {
         all_sealed.then(|| parts.fold(rest, |sum, part| sum.plus(part.value())))
     }
 
-    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago: shards
-    /// or queued events may have counted or the counter may have been set since, so its totals and the rest are of
-    /// different moments.
+    /// [`CellState::elsewhere`] for the answer to a flush. `None` also if a repeated flush was counted a while ago:
+    /// shards or queued events may have counted or the counter may have been set since, so its totals and the rest are
+    /// of different moments.
     pub fn elsewhere_after(&self, outcome: &FlushEffect) -> Option<(Sum, Sum)> {
         let of_one_moment = outcome.sequence == self.sequence;
         self.elsewhere().filter(|_| of_one_moment)
