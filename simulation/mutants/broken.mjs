@@ -1461,8 +1461,8 @@ export const MUTATIONS = [
     "a push that its root did not take is left to nobody",
     "crates/tally-edge/src/write/lead_reports.rs",
     "self.ask(refused, false).await;",
-    "drop(refused);",
-    "services/totals::bodies::a_body_is_in_tops_although_its_root_has_forgotten_what_was_pushed",
+    "let _: Vec<CellAddress> = refused;",
+    "services/totals::bodies::a_top_says_how_old_it_is_where_roots_do_not_take_a_report",
   ],
   [
     "a report that was made before its turn failed stays",

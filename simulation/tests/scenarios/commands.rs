@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use tally_simulation::ClientRequest;
-use tally_wire::names::{KEYSPACES, Placement};
+use tally_wire::names::{CELLS, KEYSPACES, Placement};
 
 use super::scene::{COUNTER, Scene, add};
 
@@ -153,13 +153,18 @@ fn additions_to_other_counters_go_on_while_one_counter_is_locked() {
 
 #[test]
 fn a_late_copy_of_an_addition_neither_brings_a_deleted_key_back_nor_counts_in_the_next() {
-    for comes_again in [false, true] {
+    // What the cell remembers of the ended generation is in memory only.
+    for (comes_again, forgets) in [(false, false), (true, false), (false, true), (true, true)] {
         let scene = Scene::new(&["FRA"]);
         let incr = || pipeline(&["INCR hits".to_owned()]);
         let first = scene.hold("/count", "");
         assert_eq!(numbers(&scene.done(0, incr())), [1]);
         let deletion = scene.done(0, pipeline(&["DEL hits".to_owned()]));
         assert_eq!(numbers(&deletion), [1]);
+        if forgets {
+            let lead = scene.last_place(CELLS, "/count");
+            assert!(scene.world.crash(&lead), "it is in memory");
+        }
         if comes_again {
             assert_eq!(numbers(&scene.done(0, incr())), [1]);
         }
