@@ -86,7 +86,7 @@ pub async fn ask_lead(
         }
         return options.call(host, &sum, LEAD_MS_MAX).await;
     }
-    open_objects::room(host, &sum.to, ObjectUser::Single, host.now_ms()).await?;
+    open_objects::room_soon(host, &sum.to, ObjectUser::Single).await?;
     let Some(trace) = options.trace else {
         let is_away = options.away.contains(&sum.to.datacenter);
         let lead_ms = match is_away {

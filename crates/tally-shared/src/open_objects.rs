@@ -27,6 +27,10 @@ const LOOK_EVERY_MS: u64 = 2;
 /// How long a call that waits for room sleeps at least, milliseconds: objects are closed every 100 ms.
 const ROOM_EVERY_MS: u64 = 50;
 
+/// How long a call waits for room if idle objects are closed at need, milliseconds: one caller reads many counters
+/// within the time that each of their objects counts as in use.
+const ROOM_AT_NEED_MS: i64 = 10 * LET_GO_AT_NEED_MS;
+
 /// The objects in use; `None` if they are not limited.
 struct InUse(RefCell<Option<Openings>>);
 
@@ -101,6 +105,23 @@ pub fn room<'a>(
     Box::pin(async move { wait_for_room(host, || admit(host, to, user), until_ms).await })
 }
 
+/// Waits until a cell's object may be opened: up to [`ROOM_AT_NEED_MS`] if idle objects are closed at need, otherwise
+/// not at all, because that would take [`LET_GO_MS`].
+///
+/// # Errors
+/// `Unavailable` where there is no room for it then.
+pub fn room_soon<'a>(
+    host: &'a Host,
+    to: &'a CellAddress,
+    user: ObjectUser,
+) -> LocalBoxFuture<'a, Result<(), Fault>> {
+    let wait_ms = match host.platform().closes_at_need() {
+        true => ROOM_AT_NEED_MS,
+        false => 0,
+    };
+    room(host, to, user, host.now_ms().saturating_add(wait_ms))
+}
+
 /// Like [`room`], for a cell in an object of its own, whether or not tablets host others.
 ///
 /// # Errors
@@ -131,7 +152,7 @@ async fn wait_for_room(
     Ok(())
 }
 
-/// Sends a message to a cell, if its object is open or may be opened.
+/// Sends a message to a cell, if its object is open or may be [opened soon](room_soon).
 ///
 /// # Errors
 /// `Unavailable` where it may not; as [`call_within`].
@@ -142,7 +163,7 @@ pub async fn call_admitted<C: Call>(
     milliseconds: u64,
 ) -> Result<C::Answer, Fault> {
     if let Address::Cell(to) = message.to() {
-        room(host, to, user, host.now_ms()).await?;
+        room_soon(host, to, user).await?;
     }
     call_within(host, message, milliseconds).await
 }
