@@ -4,6 +4,7 @@
 //! caller sees a failure at a drawn time. A lost call fails at a drawn time too, or never ends: its caller has a time
 //! limit of its own.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use tally_host::Target;
@@ -28,11 +29,11 @@ const GONE_MS_MAX: u64 = 500;
 pub(crate) type Outcome = Result<Reply, String>;
 
 /// The path of a message, or of the one that it forwards to another partition.
-fn carried(arrived: &IncomingCall) -> String {
+fn carried(arrived: &IncomingCall) -> Cow<'_, str> {
     let forwarded = (arrived.path == CallRoot::PATH).then(|| decode(&arrived.message));
     match forwarded {
-        Some(Ok(CallRoot { path, .. })) => path,
-        _ => arrived.path.clone(),
+        Some(Ok(CallRoot { path, .. })) => path.into(),
+        _ => (&arrived.path).into(),
     }
 }
 
@@ -53,7 +54,7 @@ impl Core {
         let faults = self.faults.get();
         let path = arrived.path.clone();
         self.record(|| format!("send     {path} from {label} to {}", target.label()));
-        let may_repeat = !self.options.once.contains(&carried(&arrived).as_str());
+        let may_repeat = !self.options.once.contains(&&*carried(&arrived));
         let is_spared = faults.spares_sites && from == target.site();
         if may_repeat && !is_spared && self.chance.once_in(faults.repeats_once_in) {
             self.journal.count(|figures| figures.repeated += 1);

@@ -116,7 +116,7 @@ fn an_answer_that_comes_after_an_event_from_before_its_write_is_not_called_exact
     let again = scene.hold("/flush", LEAD);
     let before = scene.count("/configure", LEAD);
     count.let_go();
-    // A reader has the lead told that no inbox holds events any more.
+    // After a read the root configures the lead: no inbox holds events any more.
     scene.done(0, ClientRequest::new("GET", COUNTER));
     scene.wait_until(|| scene.count("/configure", LEAD) > before, "/configure");
     scene.wait_for(&again);
