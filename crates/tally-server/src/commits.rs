@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::clock::Turns;
 use super::ground::Ground;
 use super::place::{Durable, Place};
-use super::store::registry::Registry;
+use super::store::database::{self, CommitError};
 
 /// The most threads that sync the commits of one tick: each waits for the disk at most of the time.
 const SYNCED_AT_ONCE: usize = 4;
@@ -62,7 +62,7 @@ impl Commits {
             }
             if self.turns_since_sync(ground) <= TURNS_MIN {
                 sync(&logs_of(&committed), ground);
-                settle(&committed, &ground.registry).let_out();
+                settle(&committed, ground).let_out();
             } else {
                 let (commits, known) = (self.clone(), ground.clone());
                 ground.spawn(async move { commits.sync_elsewhere(committed, &known).await });
@@ -87,7 +87,7 @@ impl Commits {
                     Err(error) => ground.disk_failed(&error.to_string()),
                 }
             }
-            settle(&committed, &ground.registry).let_out();
+            settle(&committed, ground).let_out();
             tokio::task::yield_now().await;
             committed = self.commit();
             under_way = begin_sync(&committed);
@@ -101,7 +101,7 @@ impl Commits {
         let mut committed: Vec<_> = under_way.cloned().collect();
         loop {
             sync(&logs_of(&committed), ground);
-            settle(&committed, &ground.registry).let_out();
+            settle(&committed, ground).let_out();
             committed = self.commit();
             if committed.is_empty() {
                 return;
@@ -155,7 +155,7 @@ impl Settled {
 }
 
 /// Takes what waited for commits that are synced now. The registry notes all new ones of a tick together.
-fn settle(synced: &[Rc<Place>], registry: &Registry) -> Settled {
+fn settle(synced: &[Rc<Place>], ground: &Ground) -> Settled {
     let mut settled = Settled::default();
     let synced = synced.iter().filter(|place| place.is_syncing());
     let (unregistered, registered): (Vec<_>, Vec<_>) =
@@ -164,14 +164,21 @@ fn settle(synced: &[Rc<Place>], registry: &Registry) -> Settled {
     if unregistered.is_empty() {
         return settled;
     }
-    let entries = unregistered.iter();
-    let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
-    match registry.note(entries, true) {
+    let made = unregistered.iter();
+    let made = made.filter_map(|place| place.database.is_made_now());
+    let noted = database::sync_made(made).and_then(|()| {
+        let entries = unregistered.iter();
+        let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
+        let noted = ground.registry.note(entries, true);
+        noted.map_err(CommitError::Undone)
+    });
+    match noted {
         Ok(()) => unregistered.iter().for_each(|place| {
             place.database.registered();
             settled.add(place);
         }),
-        Err(why) => unregistered.iter().for_each(|place| place.refuse(&why)),
+        Err(CommitError::Undone(why)) => unregistered.iter().for_each(|place| place.refuse(&why)),
+        Err(CommitError::Unknown(why)) => ground.disk_failed(&why),
     }
     settled
 }

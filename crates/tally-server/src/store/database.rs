@@ -3,11 +3,14 @@
 //! Invariant: a transaction is open from the first write of a turn until its commit. A commit is on the disk once the
 //! write-ahead log is [synced](Database::log): what SQLite does by itself with `synchronous=FULL`, and here whoever
 //! commits, in a thread that may wait. SQLite syncs a new log's name and beginning, and what a checkpoint needs
-//! (`synchronous=NORMAL`). The object's alarm and its name are rows of the same database, so
+//! (`synchronous=NORMAL`). Of a database that the registry does not name yet, SQLite syncs nothing: nothing rests on it
+//! until it [is named](Database::is_made_now), and its file and its folder are synced once for that.
+//! The object's alarm and its name are rows of the same database, so
 //! a commit has both or neither. A file that the registry names is opened only if it is there, has a header, and has
 //! the log that it needs. The log stays when the file is closed, unless the registry knows that it is needed no more.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -36,6 +39,15 @@ const INTEGER_MAX: u64 = 1 << 53;
 /// it is most of what an open object costs.
 const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \
     PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+
+/// The same for a database that is made now, until its first commit. A checkpoint would write to the file what the log
+/// does not have durably.
+const SETTINGS_OF_NEW: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = OFF; \
+    PRAGMA journal_mode = MEMORY; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; \
+    PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+
+/// What differs once it has a commit.
+const SETTINGS_OF_KNOWN: &str = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000;";
 
 /// The object's own rows: its name, and when its alarm rings. Objects leave names that begin with `_cf` alone.
 const OWN_TABLE: &str =
@@ -77,14 +89,25 @@ impl fmt::Display for CommitError {
     }
 }
 
-fn open(file: &Path) -> Result<Connection, String> {
+/// Makes a database. A file without content was begun when the power failed.
+fn make(file: &Path) -> Result<Connection, String> {
+    if is_there(file, DatabaseEntry::None)? {
+        return Err("it is in use".to_owned());
+    }
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.to_string()),
+        _ => open(file, SETTINGS_OF_NEW),
+    }
+}
+
+fn open(file: &Path, settings: &str) -> Result<Connection, String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(said)?;
     let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     kept.map_err(said)?;
-    connection.execute_batch(SETTINGS).map_err(said)?;
+    connection.execute_batch(settings).map_err(said)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
     Ok(connection)
 }
@@ -109,6 +132,17 @@ enum Ran {
     Writes,
 }
 
+/// How far a database is made.
+#[derive(Clone, Copy, PartialEq)]
+enum Making {
+    /// It was there before, or it is named since.
+    No,
+    /// It has no commit yet.
+    Begun,
+    /// It has one. Its file and its name are not synced.
+    Committed,
+}
+
 /// The database of one object.
 pub(crate) struct Database {
     file: PathBuf,
@@ -122,6 +156,7 @@ pub(crate) struct Database {
     /// Whether the object's name is stored.
     is_named: Cell<bool>,
     entry: Cell<DatabaseEntry>,
+    making: Cell<Making>,
     /// SQLite has undone the open transaction by itself, as on a full disk. The turn cannot be kept.
     undone: RefCell<Option<String>>,
     /// For each [`Database::atomically`] that runs: whether its savepoint is set.
@@ -135,15 +170,21 @@ impl Database {
     /// If its file cannot be opened, or is not what the registry knows.
     pub(crate) fn open(file: PathBuf, name: &str, entry: DatabaseEntry) -> Result<Self, String> {
         let known = match is_there(&file, entry)? {
-            true => Some(open(&file)?),
+            true => Some(open(&file, SETTINGS)?),
             false => None,
         };
         let log = match &known {
             Some(_) => sync_known_log(&file).map_err(|error| error.to_string())?,
             None => None,
         };
+        // The process that made it may have ended before it was named.
+        let making = match known.is_some() && entry == DatabaseEntry::None {
+            true => Making::Committed,
+            false => Making::No,
+        };
         Ok(Self {
             entry: Cell::new(entry),
+            making: Cell::new(making),
             file,
             name: name.to_owned(),
             connection: RefCell::new(known),
@@ -195,9 +236,16 @@ impl Database {
                 .map_or(true, |log| log.len() > 0)
     }
 
+    /// The file, if it was made since the registry was written: it and the names in its folder have to be durable before
+    /// the registry names it.
+    pub(crate) fn is_made_now(&self) -> Option<&Path> {
+        (self.making.get() != Making::No).then_some(&*self.file)
+    }
+
     /// The registry has noted it as open.
     pub(crate) fn registered(&self) {
         self.entry.set(DatabaseEntry::Open);
+        self.making.set(Making::No);
     }
 
     /// Moves all of the log into the database file. Returns whether the registry may note it as closed.
@@ -219,6 +267,7 @@ impl Database {
     /// The registry has noted it as closed: its log goes with the connection.
     pub(crate) fn folded(&self) {
         self.entry.set(DatabaseEntry::Closed);
+        self.making.set(Making::No);
     }
 
     /// Bytes of the database.
@@ -250,13 +299,19 @@ impl Database {
         match ran {
             Ran::Rows(rows) => Ok(rows),
             Ran::Writes => {
-                let own = connection.insert(open(&self.file)?);
+                let own = connection.insert(self.make()?);
                 match self.query(own, statement, values, true)? {
                     Ran::Rows(rows) => Ok(rows),
                     Ran::Writes => Ok(Rows::new()),
                 }
             }
         }
+    }
+
+    fn make(&self) -> Result<Connection, String> {
+        let made = make(&self.file)?;
+        self.making.set(Making::Begun);
+        Ok(made)
     }
 
     fn query(
@@ -375,13 +430,26 @@ impl Database {
                 true => CommitError::Unknown(said(error)),
                 false => CommitError::Undone(said(error)),
             }
-        })
+        })?;
+        self.sync_from_now().map_err(CommitError::Unknown)
+    }
+
+    /// From its first commit on, SQLite syncs what a checkpoint needs. It cannot be told so within a transaction.
+    fn sync_from_now(&self) -> Result<(), String> {
+        if self.making.get() != Making::Begun {
+            return Ok(());
+        }
+        self.making.set(Making::Committed);
+        match &*self.connection.borrow() {
+            Some(connection) => connection.execute_batch(SETTINGS_OF_KNOWN).map_err(said),
+            None => Ok(()),
+        }
     }
 
     fn keep(&self, alarm: Option<Option<i64>>) -> Result<(), rusqlite::Error> {
         let mut connection = self.connection.borrow_mut();
         if connection.is_none() && alarm.flatten().is_some() {
-            let opened = open(&self.file).map_err(|why| {
+            let opened = self.make().map_err(|why| {
                 rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(why))
             })?;
             *connection = Some(opened);
@@ -443,6 +511,24 @@ impl Database {
     }
 }
 
+/// Syncs databases that were made now, and their names: what the registry names is there after a power failure.
+///
+/// # Errors
+/// `Undone` if one of them cannot be opened; `Unknown` if the disk fails.
+pub(crate) fn sync_made<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), CommitError> {
+    let sync = |path: &Path| {
+        let file = File::open(path).map_err(|error| CommitError::Undone(error.to_string()))?;
+        let synced = file.sync_all();
+        synced.map_err(|error| CommitError::Unknown(error.to_string()))
+    };
+    let mut folders = BTreeSet::new();
+    for file in files {
+        sync(file)?;
+        folders.extend(file.parent());
+    }
+    folders.into_iter().try_for_each(sync)
+}
+
 /// Syncs the log of a database that is opened: a process may have ended between a commit and its sync, and what is read
 /// now rests on that commit. `None` where there is no log.
 fn sync_known_log(file: &Path) -> std::io::Result<Option<File>> {
@@ -502,7 +588,7 @@ pub(crate) fn look_into(
     if !is_there(file, entry)? {
         return Ok(None);
     }
-    let connection = open(file)?;
+    let connection = open(file, SETTINGS)?;
     let stored = stored_in(&connection)?;
     expect_object(stored.as_ref(), entry)?;
     close(&connection, entry);
@@ -567,6 +653,44 @@ mod tests {
     //! Law: the registry names a database as open only once its log has what was committed.
 
     use super::*;
+
+    /// What the power may leave of a database that was being made, and what it never does.
+    #[test]
+    fn a_file_that_was_begun_is_made_anew_if_nothing_rests_on_it() {
+        let folder = std::env::temp_dir().join(format!("tally-begun-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("object.sqlite");
+        for bytes in [0, 1, 512, 4_096] {
+            std::fs::write(&file, vec![0; bytes]).expect("a file");
+            let opened = Database::open(file.clone(), "an object", DatabaseEntry::None);
+            let made = opened.expect("nothing rests on it");
+            made.run("CREATE TABLE rows (number INTEGER)", &[])
+                .expect("a table");
+            made.commit(None).expect("a commit");
+            assert_eq!(made.is_made_now(), Some(&*file), "its name is not synced");
+            made.registered();
+            assert_eq!(made.is_made_now(), None);
+            assert_eq!(
+                made.run("PRAGMA synchronous", &[]).expect("a setting"),
+                [[SqlValue::Integer(1)]],
+                "SQLite syncs before a checkpoint from now on"
+            );
+            let late = make(&file).map(drop);
+            assert_eq!(late, Err("it is in use".to_owned()), "it is never removed");
+            made.close();
+        }
+        for (bytes, entry) in [
+            (vec![0; 4_096], DatabaseEntry::Open),
+            (vec![0; 4_096], DatabaseEntry::Closed),
+            (vec![0; 8_192], DatabaseEntry::None),
+            (vec![1; 512], DatabaseEntry::None),
+        ] {
+            std::fs::write(&file, bytes).expect("a file");
+            let opened = Database::open(file.clone(), "an object", entry);
+            assert!(opened.is_err(), "what was acknowledged may rest on it");
+        }
+        std::fs::remove_dir_all(&folder).expect("the folder");
+    }
 
     #[test]
     fn a_commit_that_changes_no_row_makes_no_log_that_is_needed() {

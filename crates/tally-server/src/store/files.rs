@@ -25,13 +25,17 @@ const HEADER_BYTES: usize = 100;
 /// The size of a page that the header has no room for. Source: as [`has_content`].
 const PAGE_BYTES_MAX: u64 = 65_536;
 
-/// Whether a file has anything in it. `is_complete`: whether it has to have all of its pages.
+/// The page with which a database begins to be made.
+const FIRST_PAGE_BYTES: u64 = 4_096;
+
+/// Whether a file has anything in it. One that the registry knows as closed has to have all of its pages; of one that it
+/// does not know, the power may have failed before the first page was on the disk.
 ///
 /// **Source**: <https://www.sqlite.org/fileformat2.html#the_database_header>.
 ///
 /// # Errors
 /// If it is no database. SQLite would take an empty one for a new database, and delete its log.
-pub(crate) fn has_content(file: &Path, is_complete: bool) -> Result<bool, String> {
+pub(crate) fn has_content(file: &Path, entry: DatabaseEntry) -> Result<bool, String> {
     let mut header = Vec::new();
     let read = File::open(file).and_then(|file| {
         let bytes = file.metadata()?.len();
@@ -45,6 +49,10 @@ pub(crate) fn has_content(file: &Path, is_complete: bool) -> Result<bool, String
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error.to_string()),
     };
+    let may_be_begun = entry == DatabaseEntry::None && bytes <= FIRST_PAGE_BYTES;
+    if may_be_begun && header.iter().all(|byte| *byte == 0) {
+        return Ok(false);
+    }
     if !header.starts_with(BEGINNING) || header.len() < HEADER_BYTES {
         return Err(format!("it is not a database: {DAMAGE_REMEDY}"));
     }
@@ -57,7 +65,7 @@ pub(crate) fn has_content(file: &Path, is_complete: bool) -> Result<bool, String
         bytes => bytes,
     };
     let whole_bytes = page_bytes.saturating_mul(number(28, 4));
-    if is_complete && bytes < whole_bytes {
+    if entry == DatabaseEntry::Closed && bytes < whole_bytes {
         return Err(format!(
             "it has {bytes} of {whole_bytes} bytes: {DAMAGE_REMEDY}"
         ));
@@ -77,7 +85,7 @@ pub(crate) fn log_of(file: &Path) -> PathBuf {
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn is_there(file: &Path, entry: DatabaseEntry) -> Result<bool, String> {
-    let has_content = has_content(file, entry == DatabaseEntry::Closed)?;
+    let has_content = has_content(file, entry)?;
     match entry {
         DatabaseEntry::None => return Ok(has_content),
         _ if !has_content => {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::files::{has_content, is_there};
-use super::registry::{DatabaseEntry, Registry};
+use super::registry::Registry;
 
 /// How many objects are read from the registry at once.
 const PAGE: u32 = 1_000;
@@ -28,7 +28,7 @@ pub(crate) fn accept(registry: &Registry, objects: &Path) -> Result<Vec<String>,
                 .join(format!("{}.sqlite", known.id));
             let id = known.id.as_str();
             let entry = registry.entry(id)?;
-            let lost = match has_content(&file, entry == DatabaseEntry::Closed) {
+            let lost = match has_content(&file, entry) {
                 Ok(false) => {
                     registry.forget(id)?;
                     "the counts of"
