@@ -236,8 +236,8 @@ impl Database {
                 .map_or(true, |log| log.len() > 0)
     }
 
-    /// The file, if it was made since the registry was written: it and the names in its folder have to be durable before
-    /// the registry names it.
+    /// The file, if it was made since the registry was written: it and the names in its folder have to be durable
+    /// before the registry names it.
     pub(crate) fn is_made_now(&self) -> Option<&Path> {
         (self.making.get() != Making::No).then_some(&*self.file)
     }

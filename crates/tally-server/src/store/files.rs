@@ -28,8 +28,8 @@ const PAGE_BYTES_MAX: u64 = 65_536;
 /// The page with which a database begins to be made.
 const FIRST_PAGE_BYTES: u64 = 4_096;
 
-/// Whether a file has anything in it. One that the registry knows as closed has to have all of its pages; of one that it
-/// does not know, the power may have failed before the first page was on the disk.
+/// Whether a file has anything in it. One that the registry knows as closed has to have all of its pages; of one that
+/// it does not know, the power may have failed before the first page was on the disk.
 ///
 /// **Source**: <https://www.sqlite.org/fileformat2.html#the_database_header>.
 ///
