@@ -105,6 +105,23 @@ impl<'a> Hit<'a> {
     }
 }
 
+/// Reads a line as text. Clients send bytes that are no UTF-8 in any field: a mark stands for each. Only a target must
+/// have none, because two targets would be one.
+pub(crate) fn marked<'a>(
+    line: &'a [u8],
+    read: impl FnOnce(&str) -> Result<Option<Hit<'_>>, Unread>,
+) -> Result<Option<Hit<'a>>, Unread> {
+    let Ok(text) = std::str::from_utf8(line) else {
+        let hit = read(&String::from_utf8_lossy(line))?.map(Hit::into_owned);
+        let target = hit.as_ref().and_then(|hit| hit.target.as_ref().ok());
+        return match target.is_some_and(|target| target.contains(char::REPLACEMENT_CHARACTER)) {
+            true => Err(Unread::NotUtf8),
+            false => Ok(hit),
+        };
+    };
+    read(text)
+}
+
 /// Returns who sent a request from this address: its one spelling. A text that is no address is no visitor.
 pub fn visitor(text: &str) -> Option<Cow<'static, str>> {
     address::parse(text).map(|address| Cow::Owned(address.to_string()))

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use crate::formats::alb;
 use crate::hit::Unread;
 use crate::json::{Text, object};
 use crate::text::unmarked;
@@ -35,7 +36,7 @@ pub fn carried(line: &[u8]) -> Result<Cow<'_, [u8]>, Unread> {
         && let Some((second, rest)) = word(rest)
     {
         if second == b"|" {
-            return Ok(Cow::Borrowed(rest));
+            return Ok(Cow::Borrowed(timeless(rest)));
         }
         if matches!(second, b"stdout" | b"stderr") && is_time(first) {
             return match word(rest) {
@@ -46,7 +47,27 @@ pub fn carried(line: &[u8]) -> Result<Cow<'_, [u8]>, Unread> {
             };
         }
     }
+    let line = timeless(line);
     Ok(Cow::Borrowed(syslog(line).unwrap_or(line)))
+}
+
+/// Returns a line without the time that a carrier writes before JSON, or before a line that begins with a time itself.
+/// Other formats look for their own beginning behind a time.
+fn timeless(line: &[u8]) -> &[u8] {
+    let Some((_, rest)) = word(line).filter(|(first, _)| is_time(first)) else {
+        return line;
+    };
+    let begins_with_time = match word(rest) {
+        Some((first, rest)) if alb::is_type(first) => {
+            word(rest).is_some_and(|(next, _)| is_time(next))
+        }
+        Some((first, _)) => is_time(first),
+        None => false,
+    };
+    match begins_with_time || rest.starts_with(b"{") {
+        true => rest,
+        false => line,
+    }
 }
 
 /// Returns the message of a line of syslog: behind its priority, its time, its host and the name of its program.

@@ -9,22 +9,30 @@ use std::borrow::Cow;
 
 use super::clf::{quoted_text, target_of, text_of_log};
 use crate::address;
-use crate::hit::{Hit, Unread, said, visitor};
+use crate::hit::{Hit, Unread, marked, said, visitor};
 use crate::time::parse_rfc3339;
 
 const TYPES: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
+
+/// Whether a line that begins with this word is of an Application Load Balancer.
+pub(crate) fn is_type(word: &[u8]) -> bool {
+    TYPES.iter().any(|known| known.as_bytes() == word)
+}
 
 /// Returns the request of a line.
 ///
 /// # Errors
 /// [`Unread`] that says what is missing.
 pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
-    let line = std::str::from_utf8(line).map_err(|_| Unread::NotUtf8)?;
+    marked(line, read_text)
+}
+
+fn read_text(line: &str) -> Result<Option<Hit<'_>>, Unread> {
     let no_line =
         || Unread::Why("the line has not the eleven words of a load balancer before its request");
     let (head, _) = line.split_once(" \"").ok_or_else(no_line)?;
     let mut words = head.split(' ').peekable();
-    words.next_if(|word| TYPES.contains(word));
+    words.next_if(|word| is_type(word.as_bytes()));
     let time = words.next().unwrap_or_default();
     let words: Vec<&str> = words.collect();
     // The balancer, client, target, three times, two statuses, two sizes.

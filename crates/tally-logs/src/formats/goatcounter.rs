@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::hit::{Hit, Unread};
+use crate::hit::{Hit, Unread, marked};
 use crate::time::parse_any;
 
 /// The columns of the rows that come next, by their names.
@@ -14,8 +14,11 @@ pub(crate) struct RowNames(Vec<String>);
 
 impl RowNames {
     /// Returns the visit of a row; `None` for the row of names.
-    pub(crate) fn read(&mut self, line: &[u8]) -> Result<Option<Hit<'static>>, Unread> {
-        let line = std::str::from_utf8(line).map_err(|_| Unread::NotUtf8)?;
+    pub(crate) fn read<'a>(&mut self, line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
+        marked(line, |line| self.read_text(line))
+    }
+
+    fn read_text(&mut self, line: &str) -> Result<Option<Hit<'static>>, Unread> {
         let cells = cells_of(line);
         let digits = |name: &str| {
             name.trim_start_matches(|sign: char| sign.is_ascii_digit())

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::hit::{Hit, Unread, said, visitor};
+use crate::hit::{Hit, Unread, marked, said, visitor};
 use crate::time::parse_any;
 
 const NAMES: &str = "#Fields:";
@@ -64,7 +64,10 @@ impl Default for Columns {
 impl Columns {
     /// Returns the request of a line; `None` for a comment. A line that names columns changes those of the next.
     pub(crate) fn read<'a>(&mut self, line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
-        let line = std::str::from_utf8(line).map_err(|_| Unread::NotUtf8)?;
+        marked(line, |line| self.read_text(line))
+    }
+
+    fn read_text<'a>(&mut self, line: &'a str) -> Result<Option<Hit<'a>>, Unread> {
         if line.starts_with('#') {
             if let Some(names) = line.strip_prefix(NAMES) {
                 self.columns = names.split_whitespace().map(column_of).collect();

@@ -314,3 +314,100 @@ fn a_date_before_a_line_of_another_format_makes_no_columns_of_it() {
         assert_eq!(found, None, "{before}");
     }
 }
+
+#[test]
+fn a_carriers_time_stands_before_a_line_of_any_format() {
+    for (format, lines) in LINES {
+        // Tabs separate its columns, and a time would be the first of them. One line has a carrier already.
+        let lines = lines
+            .iter()
+            .filter(|line| format != LogFormat::Cloudfront && !line.contains(" stderr F "));
+        for line in lines.map(|line| filled(line)) {
+            // As it is, and as another encoder writes it.
+            for line in [line.clone(), line.replace("\":", "\": ")] {
+                let same = hit(format, &line);
+                for before in [
+                    "2026-11-28T10:00:00.123456789Z ",
+                    "2026-11-28T10:00:00.123456789+01:00 ",
+                    "web-1  | ",
+                    "web-1  | 2026-11-28T10:00:00.123456789Z ",
+                ] {
+                    let carried = [before, &line].concat();
+                    assert_eq!(hit(format, &carried), same, "{carried}");
+                    assert_eq!(detect(&[carried.as_bytes()]), Some(format), "{carried}");
+                }
+            }
+        }
+    }
+}
+
+/// What clients send in other fields takes no request from a log, and no two targets are one.
+#[test]
+fn only_a_target_has_to_be_text() {
+    let agent = "Mozilla/5.0";
+    let rows = [
+        (
+            LogFormat::Cloudfront,
+            "#Fields: date time cs-method cs-uri-stem c-ip cs(User-Agent) sc-status",
+            "2026-11-01 12:30:05 GET /TARGET 203.0.113.9 Mozilla/5.0AGENT 200",
+        ),
+        (
+            LogFormat::Goatcounter,
+            NAMES,
+            "/TARGET,AGENT,,Mozilla/5.0AGENT,,,1,0,,,,DE,1,2026-11-01T12:30:05Z",
+        ),
+        (
+            LogFormat::Alb,
+            "",
+            "2026-11-01T12:30:05.000000Z my-elb 203.0.113.9:2817 10.0.0.1:80 0 0 0 200 200 0 29 \"GET http://a/TARGET HTTP/1.1\" \"Mozilla/5.0AGENT\" - -",
+        ),
+        (
+            LogFormat::Clf,
+            "",
+            "203.0.113.9 - - [01/Nov/2026:12:30:05 +0000] \"GET /TARGET HTTP/1.1\" 200 512 \"-\" \"Mozilla/5.0AGENT\"",
+        ),
+    ];
+    for (format, names, row) in rows {
+        let read = |target: &[u8], sent: &[u8]| {
+            let mut line = Vec::new();
+            for part in row
+                .split_inclusive("TARGET")
+                .flat_map(|part| part.split_inclusive("AGENT"))
+            {
+                let is_target = part.strip_suffix("TARGET");
+                line.extend(
+                    is_target
+                        .or(part.strip_suffix("AGENT"))
+                        .unwrap_or(part)
+                        .as_bytes(),
+                );
+                line.extend(match (is_target, part.ends_with("AGENT")) {
+                    (Some(_), _) => target,
+                    (None, true) => sent,
+                    (None, false) => b"",
+                });
+            }
+            let mut lines = LogLines::new(format, names);
+            let hit = lines.read(&line).map(|hit| hit.expect("a request"));
+            hit.map(|hit| (hit.path().into_owned(), hit.user_agent.map(String::from)))
+                .map_err(|unread| unread.why().into_owned())
+        };
+        let (path, plain) = read(b"ok", b"").expect("a plain line");
+        assert_eq!(
+            (path.as_str(), plain.as_deref()),
+            ("/ok", Some(agent)),
+            "{format:?}"
+        );
+        let (path, marked) = read(b"ok", b"\xe9").expect("the target is text");
+        assert_eq!(path, "/ok", "{format:?}");
+        assert!(
+            marked.is_some_and(|marked| marked.starts_with(agent)),
+            "{format:?}"
+        );
+        assert_eq!(
+            read(b"caf\xe9", b""),
+            Err("the request target is not UTF-8".to_owned()),
+            "{format:?}"
+        );
+    }
+}
