@@ -282,11 +282,14 @@ test("the script for pages says what data-by names, and where a visitor came fro
   open(`data-id="site" ${by}`, "https://www.news.test/item?id=secret", "?utm_source=mail");
   open(`data-id="site" ${by}`, "https://site.test/other");
   open("", "https://www.news.test/");
+  // What logs say of the same address.
+  open(`data-id="v6" ${by}`, "http://[2001:db8::1]:8080/item");
   await Promise.all(sends);
   expect(requests.map(({ path }) => path)).toEqual([
     "/counters/site/increment", "/counters/site/increment",
-    "/counters//blog//increment",
+    "/counters//blog//increment", "/counters/v6/increment",
   ]);
+  expect(counts(await look("v6", "referrer"))).toEqual({ "[2001:db8::1]": 1 });
   expect(requests[2].body).toBe("");
   expect(JSON.stringify(requests)).not.toContain("secret");
   const rows = async (name) => counts(await look("site", name));

@@ -96,7 +96,7 @@
   // What a view says of itself, by the names in data-by. Where it came from is said once, and not of this site; no
   // address, no query.
   function said() {
-    const host = (url) => `${url}`.match(/^[\w-]+:\/\/(?:www\.)?([^/:?#]*)/)?.[1];
+    const host = (url) => `${url}`.match(/^[\w-]+:\/\/(?:www\.)?(\[.*?]|[^/:?#]*)/)?.[1];
     const referrer = host(document.referrer);
     const known = {
       page: location.pathname,
@@ -151,7 +151,7 @@
     } catch {
       // The status tells it.
     }
-    const hint = `Is Tally there, and does a public entry of its TALLY_KEYS name "${window.origin || location.origin}" with a prefix of this id?`;
+    const hint = `Is Tally there, without a redirect, and does a public entry of its TALLY_KEYS name "${window.origin || location.origin}" with a prefix of this id?`;
     warn(`${url}: ${status}.`, problem?.detail || hint);
     if (status === 404) return "";
   }
