@@ -7,11 +7,13 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::formats::alb;
 use crate::hit::Unread;
 use crate::json::{Text, object};
 use crate::text::unmarked;
 use crate::time::parse_any;
+
+/// The types of requests with which lines of AWS's Application Load Balancers begin, before their time.
+const BALANCED: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
 
 #[derive(Deserialize)]
 struct Docker<'a> {
@@ -58,7 +60,7 @@ fn timeless(line: &[u8]) -> &[u8] {
         return line;
     };
     let begins_with_time = match word(rest) {
-        Some((first, rest)) if alb::is_type(first) => {
+        Some((first, rest)) if is_balanced(first) => {
             word(rest).is_some_and(|(next, _)| is_time(next))
         }
         Some((first, _)) => is_time(first),
@@ -131,6 +133,11 @@ fn rfc5424(line: &[u8]) -> Option<&[u8]> {
     let end = rest.windows(3).position(is_end)? + 3;
     let message = rest.get(end..).filter(|_| rest.starts_with(b"["));
     message.map(unmarked)
+}
+
+/// Whether a line that begins with this word is of an Application Load Balancer.
+pub(crate) fn is_balanced(word: &[u8]) -> bool {
+    BALANCED.iter().any(|known| known.as_bytes() == word)
 }
 
 pub(crate) fn is_time(word: &[u8]) -> bool {

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::clock::Turns;
 use super::ground::Ground;
 use super::place::{Durable, Place};
-use super::store::database::{self, CommitError};
+use super::store::opening::{self, CommitError};
 
 /// The most threads that sync the commits of one tick: each waits for the disk at most of the time.
 const SYNCED_AT_ONCE: usize = 4;
@@ -166,7 +166,7 @@ fn settle(synced: &[Rc<Place>], ground: &Ground) -> Settled {
     }
     let made = unregistered.iter();
     let made = made.filter_map(|place| place.database.is_made_now());
-    let noted = database::sync_made(made).and_then(|()| {
+    let noted = opening::sync_made(made).and_then(|()| {
         let entries = unregistered.iter();
         let entries = entries.map(|place| (&*place.id, place.key.class.folder()));
         let noted = ground.registry.note(entries, true);

@@ -23,7 +23,8 @@ use super::far::Routed;
 use super::ground::Ground;
 use super::key::PlaceKey;
 use super::live_socket::LiveSocket;
-use super::store::database::{self, CommitError, Database};
+use super::store::database::Database;
+use super::store::opening::{self, CommitError};
 use super::store::registry::DatabaseEntry;
 
 /// Who has the places.
@@ -125,7 +126,7 @@ fn opened(ground: &Ground, key: &PlaceKey, id: &str) -> Result<(Database, Stored
     if entry == DatabaseEntry::None && stored.is_some() {
         // The process ended between a commit and its entry, or the registry was lost. What the object answers from now
         // on may rest on it. A file without an object has no commit.
-        database::sync_made(database.is_made_now()).map_err(|error| error.to_string())?;
+        opening::sync_made(database.is_made_now()).map_err(|error| error.to_string())?;
         let needs_log = database.is_unregistered();
         ground
             .registry

@@ -5,4 +5,6 @@ pub(crate) mod database;
 pub(crate) mod files;
 pub(crate) mod folder;
 pub(crate) mod loss;
+pub(crate) mod opening;
 pub(crate) mod registry;
+mod values;

@@ -10,14 +10,8 @@ use std::borrow::Cow;
 use super::clf::{quoted_text, target_of, text_of_log};
 use crate::address;
 use crate::hit::{Hit, Unread, marked, said, visitor};
+use crate::prefix::is_balanced;
 use crate::time::parse_rfc3339;
-
-const TYPES: [&str; 6] = ["http", "https", "h2", "grpcs", "ws", "wss"];
-
-/// Whether a line that begins with this word is of an Application Load Balancer.
-pub(crate) fn is_type(word: &[u8]) -> bool {
-    TYPES.iter().any(|known| known.as_bytes() == word)
-}
 
 /// Returns the request of a line.
 ///
@@ -32,7 +26,7 @@ fn read_text(line: &str) -> Result<Option<Hit<'_>>, Unread> {
         || Unread::Why("the line has not the eleven words of a load balancer before its request");
     let (head, _) = line.split_once(" \"").ok_or_else(no_line)?;
     let mut words = head.split(' ').peekable();
-    words.next_if(|word| is_type(word.as_bytes()));
+    words.next_if(|word| is_balanced(word.as_bytes()));
     let time = words.next().unwrap_or_default();
     let words: Vec<&str> = words.collect();
     // The balancer, client, target, three times, two statuses, two sizes.

@@ -10,44 +10,21 @@
 //! the log that it needs. The log stays when the file is closed, unless the registry knows that it is needed no more.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
-use std::fmt;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::{Null, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{Connection, ffi};
 use tally_host::object::{Rows, SqlValue};
 
 use super::files::{DAMAGE_REMEDY, is_there, log_of};
+use super::opening::{CommitError, SETTINGS, SETTINGS_OF_KNOWN, make, open, said, sync_known_log};
 use super::registry::DatabaseEntry;
-
-/// Prepared statements that a database keeps: the largest store has about 40.
-const PREPARED_MAX: usize = 64;
+use super::values::rows_of;
 
 /// Those of a database that nothing was written to, which objects of all classes ask.
 const PREPARED_OF_EMPTY_MAX: usize = 1_024;
-
-/// The largest integer that a JavaScript number holds with all below it: 2^53. Integers are bound as they are on
-/// Workers, so that a statement sees the same values on each platform.
-const INTEGER_MAX: u64 = 1 << 53;
-
-/// How a database is used: one connection, so no shared memory beside it; a page cache of 256 KB at the most, because
-/// it is most of what an open object costs.
-const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \
-    PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
-
-/// The same for a database that is made now, until its first commit. A checkpoint would write to the file what the log
-/// does not have durably.
-const SETTINGS_OF_NEW: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = OFF; \
-    PRAGMA journal_mode = MEMORY; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; \
-    PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
-
-/// What differs once it has a commit.
-const SETTINGS_OF_KNOWN: &str = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000;";
 
 /// The object's own rows: its name, and when its alarm rings. Objects leave names that begin with `_cf` alone.
 const OWN_TABLE: &str =
@@ -61,54 +38,6 @@ thread_local! {
 fn open_empty() -> Result<Connection, String> {
     let connection = Connection::open_in_memory().map_err(said)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_OF_EMPTY_MAX);
-    Ok(connection)
-}
-
-fn said(error: rusqlite::Error) -> String {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            format!("{error}: {DAMAGE_REMEDY}")
-        }
-        _ => error.to_string(),
-    }
-}
-
-/// Why a commit failed.
-#[derive(Debug)]
-pub(crate) enum CommitError {
-    /// The transaction is undone: nothing of the turn is stored.
-    Undone(String),
-    /// It is unknown what the disk has: no further write may be acknowledged by this process.
-    Unknown(String),
-}
-
-impl fmt::Display for CommitError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Undone(why) | Self::Unknown(why)) = self;
-        formatter.write_str(why)
-    }
-}
-
-/// Makes a database. A file without content was begun when the power failed.
-fn make(file: &Path) -> Result<Connection, String> {
-    if is_there(file, DatabaseEntry::None)? {
-        return Err("it is in use".to_owned());
-    }
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.to_string()),
-        _ => open(file, SETTINGS_OF_NEW),
-    }
-}
-
-fn open(file: &Path, settings: &str) -> Result<Connection, String> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags).map_err(said)?;
-    let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-    kept.map_err(said)?;
-    connection.execute_batch(settings).map_err(said)?;
-    connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
     Ok(connection)
 }
 
@@ -511,34 +440,6 @@ impl Database {
     }
 }
 
-/// Syncs databases that were made now, and their names: what the registry names is there after a power failure.
-///
-/// # Errors
-/// `Undone` if one of them cannot be opened; `Unknown` if the disk fails.
-pub(crate) fn sync_made<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), CommitError> {
-    let sync = |path: &Path| {
-        let file = File::open(path).map_err(|error| CommitError::Undone(error.to_string()))?;
-        let synced = file.sync_all();
-        synced.map_err(|error| CommitError::Unknown(error.to_string()))
-    };
-    let mut folders = BTreeSet::new();
-    for file in files {
-        sync(file)?;
-        folders.extend(file.parent());
-    }
-    folders.into_iter().try_for_each(sync)
-}
-
-/// Syncs the log of a database that is opened: a process may have ended between a commit and its sync, and what is read
-/// now rests on that commit. `None` where there is no log.
-fn sync_known_log(file: &Path) -> std::io::Result<Option<File>> {
-    match File::open(log_of(file)) {
-        Ok(log) => log.sync_data().map(|()| Some(log)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Opens the log of a database that has a transaction.
 fn log_file(file: &Path) -> Result<File, rusqlite::Error> {
     File::open(log_of(file)).map_err(|error| {
@@ -600,52 +501,6 @@ fn execute(connection: &Connection, statement: &str) -> Result<(), rusqlite::Err
         .prepare_cached(statement)?
         .raw_execute()
         .map(drop)
-}
-
-fn rows_of(prepared: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::Result<Rows> {
-    for (place, value) in (1..).zip(values) {
-        match value {
-            SqlValue::Null => prepared.raw_bind_parameter(place, Null),
-            SqlValue::Integer(number) => prepared.raw_bind_parameter(place, real(*number)),
-            SqlValue::Real(number) => prepared.raw_bind_parameter(place, number),
-            SqlValue::Text(text) => prepared.raw_bind_parameter(place, text),
-            SqlValue::Blob(bytes) => prepared.raw_bind_parameter(place, bytes),
-        }?;
-    }
-    let width = prepared.column_count();
-    let mut found = prepared.raw_query();
-    let mut rows = Rows::new();
-    while let Some(row) = found.next()? {
-        let columns = (0..width).map(|column| row.get_ref(column).map(value));
-        rows.push(columns.collect::<rusqlite::Result<_>>()?);
-    }
-    Ok(rows)
-}
-
-#[expect(
-    clippy::as_conversions,
-    reason = "integers are those that a JavaScript number holds"
-)]
-fn real(number: i64) -> f64 {
-    number as f64
-}
-
-#[expect(
-    clippy::as_conversions,
-    reason = "a whole number below 2^53 either way"
-)]
-fn value(column: ValueRef<'_>) -> SqlValue {
-    match column {
-        ValueRef::Null => SqlValue::Null,
-        ValueRef::Integer(number) => SqlValue::Integer(number),
-        // To JavaScript they are alike.
-        ValueRef::Real(number) if number.fract() == 0.0 && number.abs() <= INTEGER_MAX as f64 => {
-            SqlValue::Integer(number as i64)
-        }
-        ValueRef::Real(number) => SqlValue::Real(number),
-        ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
-    }
 }
 
 #[cfg(test)]
