@@ -17,7 +17,7 @@ test("exactly as many requests pass as the policy admits, whatever their method"
   await open();
   await put(world, "api", { limit: 5, window_seconds: 60 });
   // HEAD too, or clients would pass by it as often as they like.
-  const methods = ["GET", "POST", "HEAD", "DELETE", "PATCH", "HEAD", "POST"];
+  const methods = ["GET", "OPTIONS", "HEAD", "DELETE", "PATCH", "OPTIONS", "POST"];
   const answers = [];
   for (const method of methods) answers.push(await ask("api", {}, method));
   expect(answers.map(({ status }) => status)).toEqual([204, 204, 204, 204, 204, 429, 429]);
@@ -46,6 +46,21 @@ test("the key is a header that the proxy names, or the client's address, of IPv6
   expect(await left("api", { "x-forwarded-for": "2001:db8:1:3::3" })).toBe(9);
   expect(await left("api;cost=x-cost", { "x-cost": "4" })).toBe(4);
   expect(await peek(world, "api", "2001:db8:1:2::")).toMatchObject({ remaining: 8 });
+});
+
+test("what a client's browser says of its page is not said of the proxy that asks", async () => {
+  await open();
+  await put(world, "api", { limit: 10, window_seconds: 60 });
+  for (const headers of [
+    { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", referer: "https://search.example/" },
+    { "sec-fetch-site": "same-origin", origin: "https://www.example.com" },
+    { "sec-fetch-site": "cross-site", origin: "null" },
+  ]) {
+    expect((await ask("api", headers)).status, JSON.stringify(headers)).toBe(204);
+    // Of any other call it is said of who calls.
+    expect((await world.call("GET", "/counters", { headers })).status).toBe(403);
+  }
+  expect(await peek(world, "api", "203.0.113.9")).toMatchObject({ remaining: 7 });
 });
 
 test("several policies admit a request, or none consumes anything", async () => {

@@ -21,16 +21,19 @@ function frame(opcode, isLast, bytes) {
   return Buffer.concat([head, Buffer.alloc(bytes, "x")]);
 }
 
+const KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+const HANDSHAKE = ["Sec-WebSocket-Version: 13", KEY];
+
 class Wire {
   received = "";
 
-  constructor(url) {
+  constructor(url, handshake = HANDSHAKE) {
     this.socket = net.connect(Number(new URL(url).port), "127.0.0.1").on("error", () => {});
     this.socket.on("data", (piece) => (this.received += piece.toString("latin1")));
     this.closed = new Promise((done) => this.socket.on("close", () => done("closed")));
     this.socket.write(
       "GET /live?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        `${handshake.join("\r\n")}\r\n\r\n`,
     );
   }
 
@@ -61,5 +64,17 @@ test("a message that is too long ends its socket, in one frame or in many, and n
   well.socket.write(frame(TEXT, true, READ_BYTES + 1_000));
   assert.equal(await well.says("body-too-large"), "body-too-large");
   well.socket.destroy();
+  await server.end();
+});
+
+test("a handshake of another version, or without a key, is refused by its code", WITHIN, async () => {
+  const { server, url } = await place.begin();
+  for (const handshake of [["Sec-WebSocket-Version: 8", KEY], ["X: y", KEY], ["Sec-WebSocket-Version: 13"]]) {
+    const wire = new Wire(url, handshake);
+    assert.equal(await wire.says("invalid-upgrade"), "invalid-upgrade", handshake[0]);
+    assert.match(wire.received, /^HTTP\/1\.1 400 [^]*\r\nsec-websocket-version: 13\r\n/);
+    wire.socket.destroy();
+  }
+  assert.equal(await new Wire(url).says('"a":null'), '"a":null');
   await server.end();
 });

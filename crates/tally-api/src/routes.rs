@@ -13,6 +13,6 @@ mod table;
 mod unknown_query;
 
 pub use decision::{Subject, not_shared};
-pub use route::{NoRoute, ROUTES, Route, RouteName, RouteRow, allow_of, name_of, resolve};
+pub use route::{NoRoute, ROUTES, Route, RouteName, RouteRow, allow_of, is_gate, name_of, resolve};
 pub use table::route_table;
 pub use unknown_query::UnknownQuery;

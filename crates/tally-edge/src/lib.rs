@@ -62,7 +62,7 @@ pub use redis::batch::{open_subscription, run_commands, run_parts};
 #[cfg(feature = "redis")]
 use redis::calls as redis_calls;
 use tally_api::access::Right;
-use tally_api::routes::{NoRoute, Route, RouteName, resolve};
+use tally_api::routes::{NoRoute, Route, RouteName, is_gate, resolve};
 use tally_host::Host;
 use tally_host::http::{Context, Request, Response};
 
@@ -82,7 +82,7 @@ pub fn fetch(
             body::drain(&context).await;
             return respond::respond(&context, RouteName::Other, Answer::from(problem));
         }
-        if context.method() == "OPTIONS" {
+        if context.method() == "OPTIONS" && !is_gate(context.path()) {
             let of_redis = None;
             #[cfg(feature = "redis")]
             let of_redis = of_redis.or_else(|| redis_calls::allow_of(&context));

@@ -18,7 +18,7 @@ use std::task::Poll;
 use hyper::body::Incoming;
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
-    SEC_WEBSOCKET_KEY, UPGRADE,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -50,6 +50,9 @@ const HEAD_BYTES_MAX: usize = 64 * 1_024;
 
 /// The most headers of a request.
 const HEADERS_MAX: usize = 128;
+
+/// The version of WebSockets.
+const SOCKET_VERSION: &str = "13";
 
 /// What a client gets that is one too many.
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -160,7 +163,7 @@ impl EdgeDoor {
         };
         let begun = monotonic();
         let upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
-        let key = request.headers().get(SEC_WEBSOCKET_KEY).cloned();
+        let key = socket_key(request.headers()).cloned();
         let (parts, body) = request.into_parts();
         let route = name_of(parts.method.as_str(), parts.uri.path());
         let call = Box::new(ClientCall::new(
@@ -209,6 +212,14 @@ fn has_plain_host(version: Version, headers: &HeaderMap) -> bool {
     is_first_plain && hosts.next().is_none()
 }
 
+/// The key of a handshake, if it is of the version that is spoken here. Source: RFC 6455, section 4.2.1.
+fn socket_key(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let version = headers.get(SEC_WEBSOCKET_VERSION)?;
+    headers
+        .get(SEC_WEBSOCKET_KEY)
+        .filter(|_| version == SOCKET_VERSION)
+}
+
 fn is_upgrade(request: &Request<Incoming>) -> bool {
     request.headers().contains_key(UPGRADE)
 }
@@ -237,14 +248,16 @@ fn unheld(bytes: usize) -> Response<AnswerBody> {
 
 fn refusal(problem: &Problem) -> Response<AnswerBody> {
     let mut answer = Response::new(AnswerBody::from(problem.to_json().into_bytes()));
-    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let status = StatusCode::from_u16(problem.code().status());
+    *answer.status_mut() = status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let headers = answer.headers_mut();
     headers.insert(
         CONTENT_TYPE,
         HeaderValue::from_static("application/problem+json"),
     );
-    let seconds = problem.retry_after_seconds().unwrap_or(1);
-    headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    if let Some(seconds) = problem.retry_after_seconds() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
     answer
 }
 
@@ -256,8 +269,15 @@ fn upgraded(
 ) -> Response<AnswerBody> {
     let carrier = stream.carrier.downcast_ref::<SocketCarrier>();
     let begins = carrier.and_then(SocketCarrier::take);
-    let (Some(begins), Some(upgrade), Some(key)) = (begins, upgrade, key) else {
+    let (Some(begins), Some(upgrade)) = (begins, upgrade) else {
         return unreadable();
+    };
+    let Some(key) = key else {
+        let detail = "a WebSocket needs Sec-WebSocket-Version: 13 and a Sec-WebSocket-Key";
+        let mut answer = refusal(&Problem::new(Code::InvalidUpgrade, detail));
+        let version = HeaderValue::from_static(SOCKET_VERSION);
+        answer.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
+        return answer;
     };
     // Where the connection is lost, what it was to be given to is dropped, and so the socket ends.
     tokio::task::spawn_local(async move {

@@ -302,6 +302,11 @@ pub fn resolve(method: &str, path: &str) -> Result<Route, NoRoute> {
     })
 }
 
+/// Whether a path is of the gate, by whichever method.
+pub fn is_gate(path: &str) -> bool {
+    path.starts_with(GATE_FOLDER)
+}
+
 /// The name under which a request is counted, whether or not its parameters can be read.
 pub fn name_of(method: &str, path: &str) -> RouteName {
     row_of(method, path).map_or(RouteName::Other, |(row, _)| row.name)
@@ -315,8 +320,7 @@ fn row_of<'a>(
     method: &str,
     path: &'a str,
 ) -> Result<(&'static RouteRow, Segments<'a>), Option<&'static str>> {
-    let is_gate = path.starts_with(GATE_FOLDER);
-    let meant = if is_gate || method == "HEAD" {
+    let meant = if is_gate(path) || method == "HEAD" {
         "GET"
     } else {
         method

@@ -10,7 +10,7 @@ use super::visitors::Visitor;
 use tally_api::access::{Access, Caller, Right, origin_of_referrer};
 use tally_api::keyed_routes::KeyRoom;
 use tally_api::public::Rounding;
-use tally_api::routes::Route;
+use tally_api::routes::{Route, is_gate};
 use tally_core::callers::account::AccountId;
 use tally_core::cluster::region::region_of;
 use tally_core::counter::id::Datacenter;
@@ -172,7 +172,7 @@ impl RequestContext {
             return Ok(caller.clone());
         }
         let authorization = self.header("authorization");
-        let origin = self.header("origin");
+        let origin = self.page_header("origin");
         self.identified(authorization.as_deref(), origin.as_deref())
     }
 
@@ -232,7 +232,7 @@ impl RequestContext {
     /// As [`Self::caller`].
     pub fn caller_with_key(&self, key: &str) -> Result<Caller, Problem> {
         let authorization = ["Bearer ", key].concat();
-        let origin = self.header("origin");
+        let origin = self.page_header("origin");
         self.identified(Some(&authorization), origin.as_deref())
     }
 
@@ -310,8 +310,15 @@ impl RequestContext {
         let Ok(access) = self.access() else {
             return Ok(());
         };
-        let site = self.header("sec-fetch-site");
+        let site = self.page_header("sec-fetch-site");
         access.check_local(host_of(self.request.url()), site.as_deref(), || self.page())
+    }
+
+    /// A header by which a browser says which page sends a request. A proxy that asks the gate sends those of its own
+    /// client: they say nothing of who asks.
+    fn page_header(&self, name: &str) -> Option<String> {
+        let header = (!is_gate(self.path())).then(|| self.header(name));
+        header.flatten()
     }
 
     /// The origin of the page: from `Referer` where there is no `Origin`, as for images.
