@@ -190,7 +190,13 @@ test("a limit of concurrency counts what is held now", async () => {
     // What was used is nothing here: all comes back.
     expect((await settle(scope, "k", ids[1], { amount: 1 })).json).toMatchObject({ settled: 0, over: 0, remaining: 2 });
     expect((await hold(scope, "k", {})).status).toBe(200);
-    expect(await peek(world, scope, "k")).toMatchObject({ remaining: 1, held: 2, holds: 2, oldest_at });
+    const open = { remaining: 1, held: 2, holds: 2, oldest_at };
+    expect(await peek(world, scope, "k")).toMatchObject(open);
+    // Holds stay, and are told; a refund gives back nothing of them.
+    expect((await world.call("DELETE", `/limits/${scope}/k`)).json).toMatchObject(open);
+    const refunded = await world.call("POST", `/limits/${scope}/k/refund`);
+    expect([refunded.status, refunded.json.code]).toEqual([400, "needs-hold"]);
+    expect(await peek(world, scope, "k")).toMatchObject(open);
     // A leaked hold ends with its time.
     await world.advance(61_000);
     expect(await peek(world, scope, "k")).toMatchObject({ remaining: 3, held: 0 });

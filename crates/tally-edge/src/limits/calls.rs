@@ -130,11 +130,18 @@ async fn about(
 ) -> Result<Answer, Problem> {
     let here = context.datacenter();
     let resolved = ResolvedCheck::new(context, &here, name, key, request).await?;
+    if kind == DemandKind::Refund {
+        check_takes(&resolved.client_name, &resolved.policy)?;
+    }
     let _waiting = context.waiting();
     let judged = match kind {
         // What was admitted without a limit has consumed nothing.
         DemandKind::Refund if resolved.is_unlimited() => DemandOutcome::Unreachable,
         DemandKind::Refund => give_back(context, &resolved).await,
+        // Open holds stay, and there is nothing else of such a key.
+        DemandKind::Forget if resolved.policy.algorithm == Algorithm::Concurrency => {
+            judge_alone(context, &resolved, DemandKind::Look).await
+        }
         _ => judge_alone(context, &resolved, kind).await,
     };
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
