@@ -426,6 +426,37 @@ test("unique elements are the same by both interfaces: a HyperLogLog here", () =
 const FIXED = `
   local r = redis.call("INCRBY", KEYS[1], ARGV[2])`;
 
+test("a counter that ends by its own setting ends at no other time, and no command says it does", () =>
+  inWorld({}, async (world) => {
+    for (const ttl_mode of ["fixed", "sliding"]) {
+      const key = `own:${ttl_mode}`;
+      await world.add(key);
+      const body = JSON.stringify({ ttl_seconds: 30, ttl_mode });
+      await world.well("PUT", `/counters/${encodeURIComponent(key)}`, { body });
+      for (const command of [
+        ["SET", key, 9], ["SET", key, 9, "EX", 500], ["SETEX", key, 500, 9], ["EXPIRE", key, 500], ["PERSIST", key],
+        ["GETEX", key, "PERSIST"], ["GETSET", key, 9], ["MSET", "other", 1, key, 9], ["EXPIRE", key, 500, "GT"],
+      ]) {
+        const { error } = await run(world, ...command);
+        expect(error, command.join(" ")).toMatch(/^ERR the counter ends by its own ttl_seconds/);
+      }
+      expect(await result(world, "EXISTS", "other")).toBe(0);
+      expect(await result(world, "EXPIRE", key, 500, "LT")).toBe(0);
+      expect(await result(world, "EXPIRE", key, 500, "NX")).toBe(0);
+      expect(await result(world, "GET", key)).toBe("1");
+      expect(await result(world, "SET", key, 9, "KEEPTTL")).toBe("OK");
+      expect(await result(world, "INCRBY", key, 3)).toBe(12);
+      const [moved] = await pipeline(world, ["INCR", key]);
+      expect(moved).toEqual({ result: 13 });
+      expect(await result(world, "TTL", key)).toBe(ttl_mode === "fixed" ? 30 : -1);
+      await world.advance(31_000);
+      expect(await result(world, "GET", key)).toBe(null);
+      // Without it, it ends as any other.
+      expect(await result(world, "SET", key, 5, "EX", 100)).toBe("OK");
+      expect(await result(world, "TTL", key)).toBe(100);
+    }
+  }));
+
 test("scripts of rate limits are known by their names, and no others", () =>
   inWorld({}, async (world) => {
     const fixed = "b2efc02798c8e9b471a10f9b1d5745db89923ff3";
@@ -433,7 +464,7 @@ test("scripts of rate limits are known by their names, and no others", () =>
     expect(await result(world, "EVALSHA", fixed, 1, "rl:1", 3, 60_000, 2)).toEqual([3, 3]);
     expect(await result(world, "PTTL", "rl:1")).toBeGreaterThan(59_000);
     expect((await run(world, "EVALSHA", "0".repeat(40), 1, "k")).error).toBe(
-      "NOSCRIPT No matching script. Please use EVAL.",
+      "NOSCRIPT No matching script. Please use EVAL. Tally runs only the scripts of @upstash/ratelimit, upstash-ratelimit, rate-limit-redis and rate-limiter-flexible",
     );
     expect((await run(world, "EVAL", FIXED, 1, "k", 1, 1)).error).toMatch(/^ERR Tally runs only the scripts of/);
     expect(await result(world, "SCRIPT", "LOAD", "return 1")).toBe("e0e1f9fabfc9d4800c877a703b823ac0578ff8db");

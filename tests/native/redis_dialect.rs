@@ -206,7 +206,7 @@ const ERRORS: &[(&[&str], &str)] = &[
     ),
     (
         &["evalsha 0000 0"],
-        "NOSCRIPT No matching script. Please use EVAL.",
+        "NOSCRIPT No matching script. Please use EVAL. Tally runs only the scripts of @upstash/ratelimit, upstash-ratelimit, rate-limit-redis and rate-limiter-flexible",
     ),
     (
         &["evalsha b2efc02798c8e9b471a10f9b1d5745db89923ff3 2 a"],

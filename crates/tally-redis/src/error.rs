@@ -41,9 +41,21 @@ pub fn expire_time(name: &str) -> Reply {
     Reply::err(format!("invalid expire time in '{name}' command"))
 }
 
-/// The script is unknown.
+/// Whose scripts are known.
+pub const SCRIPTS_OF: &str =
+    "@upstash/ratelimit, upstash-ratelimit, rate-limit-redis and rate-limiter-flexible";
+
+/// The script is unknown. Clients send its text after this, or load it and try again.
 pub fn no_script() -> Reply {
-    Reply::Error("NOSCRIPT No matching script. Please use EVAL.".to_owned())
+    Reply::Error(format!(
+        "NOSCRIPT No matching script. Please use EVAL. Tally runs only the scripts of {SCRIPTS_OF}"
+    ))
+}
+
+/// A counter with a setting of its own says when it ends.
+pub fn own_end() -> Reply {
+    let text = "the counter ends by its own ttl_seconds, which PUT /counters/{id} changes; SET it with KEEPTTL; nothing was changed";
+    Reply::err(text)
 }
 
 /// The script writes, and the command may not.

@@ -62,6 +62,8 @@ pub(super) struct CounterRead {
     pub(super) generation: u64,
     /// When it ends, whatever is counted until then, unix milliseconds.
     pub(super) ends_ms: Option<i64>,
+    /// When it ends by a setting of its own if it is written now and never again, unix milliseconds.
+    pub(super) own_end_ms: Option<i64>,
     pub(super) floor: Option<Value>,
     version: Version,
     pub(super) has_home: bool,
@@ -128,6 +130,7 @@ impl Counters {
             was_set,
             generation: sum.root.generation,
             ends_ms: fixed.map(|ttl| ttl.expires_at_ms(0)),
+            own_end_ms: ttl.map(|ttl| ttl.expires_at_ms(self.host.now_ms())),
             floor: sum.root.settings.floor,
             version: Version::of_sum(&sum),
             has_home: sum.root.home.is_some(),

@@ -39,13 +39,21 @@ impl KeysRead {
         board.is_some_and(|board| board.generation.is_none())
     }
 
-    /// Changes the keys for a command that reads what other calls have made: a board without visible members does not
-    /// exist, and counters also end by their own settings.
-    pub(super) fn show(&self, space: &mut Space) {
+    /// Changes the keys of a space: counters end by their own settings too, and for a command that only reads, a board
+    /// without visible members does not exist.
+    pub(super) fn show(&self, space: &mut Space, reads: bool) {
         for (key, counter) in &self.counters {
-            if let Some(at_ms) = counter.ends_ms {
+            let end_ms = if reads {
+                counter.ends_ms
+            } else {
+                counter.own_end_ms
+            };
+            if let Some(at_ms) = end_ms {
                 space.ends_by(key, at_ms);
             }
+        }
+        if !reads {
+            return;
         }
         for (key, _) in self.boards.iter().filter(|(_, board)| board.is_empty) {
             space.hide(key);

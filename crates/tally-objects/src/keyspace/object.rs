@@ -23,7 +23,7 @@ use super::loads::KeysRead;
 use super::locks::Locks;
 use super::postponed_ends::PostponedEnds;
 use super::store::{KeyspaceStore, Try};
-use super::writes::{Writes, row_of};
+use super::writes::Writes;
 use crate::cell::ledger::kept_ms;
 use crate::kit::storage_guard::StorageGuard;
 use crate::kit::store::Store;
@@ -356,9 +356,7 @@ impl KeyspaceCore {
             // The keys of a script are no counters, except known ones and the key that may hold a limit.
             let own_alone = request.is_script() && self.are_own(&keys)?;
             let (mut space, read) = self.load(&keys, here, own_alone, request.command).await?;
-            if request.command.scope == Scope::Read {
-                read.show(&mut space);
-            }
+            read.show(&mut space, request.command.scope == Scope::Read);
             if let Some(key) = limit {
                 self.load_limit(key, &mut space).await?;
             }
@@ -405,7 +403,7 @@ impl KeyspaceCore {
                 }
             }
             gone.extend(effect.deleted.map(|was_counter| (key, was_counter)));
-            let mut row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
+            let mut row = after.and_then(|entry| writes.row_of(key, entry));
             if let Some(expires_ms) = row.as_mut().and_then(|row| row.expires_ms.as_mut()) {
                 // The value that was just set must not expire in the past, however long setting it took.
                 *expires_ms = (*expires_ms).max(self.host.now_ms());
@@ -454,7 +452,7 @@ impl KeyspaceCore {
         }
         let row = |key: &String| {
             let after = writes.after.get(key);
-            let row = after.and_then(|entry| row_of(entry, writes.read.target(key)));
+            let row = after.and_then(|entry| writes.row_of(key, entry));
             (key.clone(), row)
         };
         let rows: Vec<_> = writes.after.changed().map(row).collect();
@@ -464,8 +462,8 @@ impl KeyspaceCore {
         }
     }
 
-    /// Fails before any change if the account of a command has no room, or if a command that changes several keys
-    /// cannot set one of them.
+    /// Fails before any change if the account of a command has no room, if a counter's own end would be another one, or
+    /// if a command that changes several keys cannot set one of them.
     async fn prepare(
         &self,
         writes: &Writes<'_>,
@@ -473,6 +471,9 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
     ) -> Result<(), ReplyError> {
         self.check_room(writes, request)?;
+        if writes.changes_own_end() {
+            return Err(ReplyError::Reply(error::own_end()));
+        }
         if writes.after.changed().nth(1).is_none() {
             return Ok(());
         }

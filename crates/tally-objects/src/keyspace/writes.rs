@@ -14,6 +14,32 @@ pub(super) struct Writes<'a> {
     pub(super) is_blind: bool,
 }
 
+impl Writes<'_> {
+    /// Whether a counter would have to end at another time than its own setting says, which only other calls change.
+    pub(super) fn changes_own_end(&self) -> bool {
+        self.after.changed().any(|key| {
+            let (before, after) = (self.before.get(key), self.after.get(key));
+            let counters = before.zip(after.filter(|entry| entry.is_counter));
+            self.own_end_ms(key).is_some()
+                && counters.is_some_and(|(before, after)| before.expires_ms != after.expires_ms)
+        })
+    }
+
+    fn own_end_ms(&self, key: &str) -> Option<i64> {
+        self.read.counters.get(key)?.own_end_ms
+    }
+
+    /// The stored row of a key: a counter's own end is no expiry of this dialect.
+    pub(super) fn row_of(&self, key: &str, entry: &KeyspaceEntry) -> Option<Row> {
+        let mut row = row_of(entry, self.read.target(key))?;
+        let own_end_ms = self.own_end_ms(key).filter(|_| entry.is_counter);
+        if row.value.is_none() && own_end_ms.is_some() && row.expires_ms == own_end_ms {
+            row.expires_ms = None;
+        }
+        (row.value.is_some() || row.expires_ms.is_some()).then_some(row)
+    }
+}
+
 /// The stored row of a key; `None` for a counter or a board without expiry. A row with an expiry has the target that
 /// expires.
 pub(super) fn row_of(entry: &KeyspaceEntry, target: Option<ExpiryTarget>) -> Option<Row> {

@@ -15,7 +15,7 @@ use super::regions::{
 };
 use super::table::{Bucket, FirstBucket, KNOWN, Script, Sliding, WindowTtl};
 use crate::collections::{field, flat, put_fields};
-use crate::error;
+use crate::error::{self, SCRIPTS_OF};
 use crate::space::{Space, whole};
 use crate::words::script_words;
 use tally_core::sha256;
@@ -67,7 +67,9 @@ pub fn named(args: &[String]) -> Result<Script, Reply> {
         find(&args[1]).ok_or_else(error::no_script)?
     } else {
         find(&sha1_of(&args[1])).ok_or_else(|| {
-            Reply::err("Tally runs only the scripts of @upstash/ratelimit, upstash-ratelimit, rate-limit-redis and rate-limiter-flexible, and this one is of no version that it knows; for a window of your own send INCREX key EX seconds ENX")
+            Reply::err(format!(
+                "Tally runs only the scripts of {SCRIPTS_OF}, and this one is of no version that it knows; for a window of your own send INCREX key EX seconds ENX"
+            ))
         })?
     };
     if name.ends_with("_RO") && script.writes() {
