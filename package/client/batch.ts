@@ -6,7 +6,7 @@
 import type { components } from "./api.ts";
 import { checkedNumber, guarded, timerMs } from "./guards.ts";
 import {
-  TallyError, checked, isFinal, pause, pauseOf, type Call, type Problem, type RejectedEvent, type Transport,
+  TallyError, checked, isFinal, pause, pauseOf, textOf, type Call, type Problem, type RejectedEvent, type Transport,
 } from "./transport.ts";
 
 export type Event = components["schemas"]["Event"];
@@ -139,7 +139,7 @@ export class Batch {
     checked("id", event.id);
     const needsKey = this.#transport.options.key === undefined || event.unique === "auto" || event.at !== undefined;
     const own = event.idempotency_key ?? (needsKey ? `${body.key}-${body.waiting.length}` : undefined);
-    const line = JSON.stringify(own === undefined ? event : { ...event, idempotency_key: own });
+    const line = textOf(own === undefined ? event : { ...event, idempotency_key: own });
     return { event, line, isKeyed: own !== undefined, isDone: false };
   }
 
@@ -329,5 +329,5 @@ async function sendBody(transport: Transport, body: string, call: Partial<Call>)
 export function sendEvents(
   transport: Transport, events: Event[], idempotencyKey?: string, signal?: AbortSignal,
 ): Promise<Report> {
-  return sendBody(transport, events.map((event) => JSON.stringify(event)).join("\n"), { idempotencyKey, signal });
+  return sendBody(transport, events.map(textOf).join("\n"), { idempotencyKey, signal });
 }

@@ -159,7 +159,7 @@ test("an amount is an amount, by any call, and what is none is never 1", async (
   const tally = new Tally({ url: server.url, key: "k" });
   for (const [amount, sent] of [
     [5, 5], [5n, "5"], ["5", "5"], [NaN, null], [null, null], [true, null], [() => 5, null], [Symbol("5"), null],
-    [undefined, undefined], [{ delta: 5 }, 5],
+    [undefined, undefined], [{ delta: 5 }, 5], [{ delta: () => 5 }, null], [{ delta: Symbol("5") }, null],
   ]) {
     await tally.increment("a", amount);
     await tally.decrement("a", amount);
