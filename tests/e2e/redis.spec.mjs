@@ -426,7 +426,7 @@ test("unique elements are the same by both interfaces: a HyperLogLog here", () =
 const FIXED = `
   local r = redis.call("INCRBY", KEYS[1], ARGV[2])`;
 
-test("a counter that ends by its own setting ends at no other time, and no command says it does", () =>
+test("a counter that ends by its own setting ends no later, and no command says it does", () =>
   inWorld({}, async (world) => {
     for (const ttl_mode of ["fixed", "sliding"]) {
       const key = `own:${ttl_mode}`;

@@ -388,7 +388,18 @@ fn a_counter_that_ends_by_its_settings_has_a_ttl() {
     call(&scene, "PUT", "/counters/t", &settings);
     assert_eq!(one(&scene, "TTL t"), 100);
     assert_eq!(ran(&scene, &["INCR t", "EXPIRE t 50", "TTL t"]), [1, 1, 50]);
-    assert_eq!(ran(&scene, &["PERSIST t", "TTL t"]), [1, 100]);
+    // Nothing lets it live longer than its settings say, and none of these says so.
+    for command in ["PERSIST t", "EXPIRE t 101", "SET t 5", "SET t 5 EX 101"] {
+        let refused = ran(&scene, &[command]);
+        assert!(
+            refused[0].to_string().contains("ttl_seconds"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(
+        ran(&scene, &["EXPIRE t 90", "TTL t", "GET t"]),
+        [json!(1), json!(90), json!("1")]
+    );
 }
 
 #[test]

@@ -462,7 +462,7 @@ impl KeyspaceCore {
         }
     }
 
-    /// Fails before any change if the account of a command has no room, if a counter's own end would be another one, or
+    /// Fails before any change if the account of a command has no room, if a counter would outlast its own end, or
     /// if a command that changes several keys cannot set one of them.
     async fn prepare(
         &self,
@@ -471,7 +471,7 @@ impl KeyspaceCore {
         request: &CommandRequest<'_>,
     ) -> Result<(), ReplyError> {
         self.check_room(writes, request)?;
-        if writes.changes_own_end() {
+        if writes.outlasts_own_end() {
             return Err(ReplyError::Reply(error::own_end()));
         }
         if writes.after.changed().nth(1).is_none() {

@@ -15,13 +15,17 @@ pub(super) struct Writes<'a> {
 }
 
 impl Writes<'_> {
-    /// Whether a counter would have to end at another time than its own setting says, which only other calls change.
-    pub(super) fn changes_own_end(&self) -> bool {
+    /// Whether a counter would have to end later than its own setting says, which only other calls change.
+    pub(super) fn outlasts_own_end(&self) -> bool {
         self.after.changed().any(|key| {
             let (before, after) = (self.before.get(key), self.after.get(key));
             let counters = before.zip(after.filter(|entry| entry.is_counter));
-            self.own_end_ms(key).is_some()
-                && counters.is_some_and(|(before, after)| before.expires_ms != after.expires_ms)
+            let ends = counters.map(|(before, after)| (before.expires_ms, after.expires_ms));
+            let outlasts = |(was_ms, is_ms): (Option<i64>, Option<i64>), own_ms: i64| {
+                was_ms != is_ms && is_ms.is_none_or(|is_ms| is_ms > own_ms)
+            };
+            ends.zip(self.own_end_ms(key))
+                .is_some_and(|(ends, own_ms)| outlasts(ends, own_ms))
         })
     }
 
