@@ -123,7 +123,7 @@ async function logs(client, files, options, screen, reach) {
   else screen.show(summary, () => text.toString());
   if (failure !== undefined) throw failure;
   if (isInterrupted && !options.follow) return EXIT.interrupted;
-  if (bad !== undefined) return EXIT.partly;
+  if (bad !== undefined || run.isBehind) return EXIT.partly;
   if (isInterrupted) return EXIT.done;
   return summary.unreadable === 0 && Object.keys(summary.rejected).length === 0 ? EXIT.done : EXIT.partly;
 }

@@ -132,7 +132,7 @@ function importing(tally) {
         "tally import --from redis://127.0.0.1:6379/0 --match 'views:*'",
         "tally import --from abacus counters.csv",
         "tally export | tally import --format tally --url https://tally.example.com --mode replace -",
-      ),
+      ) + "\nThe command notes which lines are counted, in ~/.local/state/tally. Set TALLY_STATE to use another folder.\n",
     )
     .action(run(() => import("./import.mjs"), "importAll"));
 }

@@ -113,8 +113,8 @@ test("on a terminal there is a bar with its rate and the time left, and colours;
 });
 
 // A server in front of the real one, that lets `allowed` bodies through and drops the answers of those after
-// `answered`.
-async function between({ answered, port = 0 }) {
+// `answered`. `to`: where the real one is.
+async function between({ answered = Infinity, port = 0, to = () => server.url }) {
   let bodies = 0;
   const gate = createServer((request, response) => {
     const chunks = [];
@@ -130,7 +130,7 @@ async function between({ answered, port = 0 }) {
         },
         ...(request.method === "POST" ? { body: Buffer.concat(chunks) } : {}),
       };
-      const answer = await fetch(new URL(request.url, server.url), init);
+      const answer = await fetch(new URL(request.url, to()), init);
       // It was counted, and nobody is told.
       if (isBody && number > answered) return;
       response.writeHead(
@@ -188,6 +188,63 @@ test("a deployment whose data is gone gets the whole log again", async () => {
     assert.equal(after.counted_before.bytes, 0);
   } finally {
     await other.end();
+  }
+});
+
+test("a server that was restored from an older copy is noticed, and nothing counts twice", async () => {
+  const first = await openServer();
+  let now = first;
+  const gate = await between({ to: () => now.url });
+  const [log, state] = [join(server.place, "restored.log"), join(server.place, "restored")];
+  const importing = async (...more) => {
+    const args = ["import", "--json", "--prefix", "restored:", log, ...more];
+    const { code, stdout, stderr } = await server.tally(args, { env: { TALLY_URL: gate.url, TALLY_STATE: state } });
+    return { code, stderr, counted: JSON.parse(stdout).counted };
+  };
+  const value = async (path) => {
+    const id = encodeURIComponent(`restored:${path}`);
+    return (await now.json(`/counters/${id}?consistency=strong`)).value;
+  };
+  const quiet = (counted) => ({ code: 0, stderr: "", counted });
+  try {
+    writeFileSync(log, line("/a").repeat(100));
+    assert.deepEqual(await importing(), quiet(100));
+    await first.stop();
+    now = await openServer({ copy: first.data });
+    // What somebody does to the counter leaves nothing out.
+    const url = `${now.url}/counters/restored%3A%2Fa`;
+    await fetch(`${url}/decrement`, { method: "POST", body: '{"delta":7}' });
+    assert.deepEqual(await importing(), quiet(0));
+    await fetch(`${url}/value`, { method: "PUT", body: '{"value":3}' });
+    appendFileSync(log, line("/a").repeat(100));
+    assert.deepEqual(await importing(), quiet(100));
+    assert.deepEqual(await importing(), quiet(0));
+    await fetch(url, { method: "DELETE" });
+    await fetch(`${url}/increment`, { method: "POST" });
+    assert.deepEqual(await importing(), quiet(0));
+    await now.end();
+    now = await openServer({ copy: first.data });
+    for (const told of [await importing(), await importing()]) {
+      assert.deepEqual([told.code, told.counted, await value("/a")], [6, 0, 100]);
+      assert.match(told.stderr, /restored:\/a .*restored from an older copy, or .*docs\/operate\/backup\.md/s);
+      assert.ok(told.stderr.includes(state), told.stderr);
+    }
+    // What is new counts, and the next run says nothing of what was told.
+    appendFileSync(log, line("/a").repeat(5) + line("/b").repeat(9));
+    assert.deepEqual([(await importing()).code, await importing()], [6, quiet(0)]);
+    assert.deepEqual([await value("/a"), await value("/b")], [105, 9]);
+    // The copy lacks the counters that were counted last.
+    await now.end();
+    now = await openServer({ copy: first.data });
+    appendFileSync(log, line("/c").repeat(9));
+    assert.deepEqual([(await importing("--again")).code, await importing()], [0, quiet(0)]);
+    await now.end();
+    now = await openServer({ copy: first.data });
+    assert.equal((await importing()).code, 6);
+  } finally {
+    await gate.end();
+    await now.end();
+    await first.end();
   }
 });
 

@@ -3,7 +3,8 @@
 // brings once, as the service does.
 import assert from "node:assert/strict";
 import {
-  appendFileSync, copyFileSync, mkdirSync, readFileSync, renameSync, truncateSync, writeFileSync,
+  appendFileSync, closeSync, copyFileSync, mkdirSync, openSync, readFileSync, readdirSync, renameSync, rmSync,
+  truncateSync, writeFileSync, writeSync,
 } from "node:fs";
 import { createServer } from "node:http";
 import { once } from "node:events";
@@ -69,7 +70,8 @@ class Receiver {
   client() {
     return {
       get: async () => ({}),
-      answer: async (_method, _route, { body, idempotencyKey }) => {
+      answer: async (method, _route, { body, idempotencyKey }) => {
+        if (method === "GET") return { json: async () => ({}) };
         const { isRepeat, report } = this.ingest(idempotencyKey, body);
         if (this.loses()) throw Object.assign(new Error("no answer"), { status: 0 });
         return { json: async () => report, headers: new Headers(isRepeat ? { "idempotency-replayed": "true" } : {}) };
@@ -378,6 +380,139 @@ async function served(receiver) {
   const end = () => (server.closeAllConnections(), server.close());
   return { url: `http://127.0.0.1:${server.address().port}`, end };
 }
+
+// Imports a pipe with a name, or what `work` writes to standard input, until `work` has ended it or sent a signal.
+// Resolves to the summary.
+async function piped({ receiver, place, server }, work, ...more) {
+  const { url, end } = server ?? (await served(receiver));
+  const job = { stdout: "", stderr: "" };
+  const env = { ...process.env, TALLY_URL: url, TALLY_STATE: join(place, "state") };
+  const args = [TALLY, "import", "--json", ...(more.length > 0 ? more : ["-"])];
+  const child = spawn(process.execPath, args, { env });
+  child.stdout.on("data", (text) => (job.stdout += text));
+  child.stderr.on("data", (text) => (job.stderr += text));
+  try {
+    await work(child, (sum) => until(() => receiver.sum === sum));
+    const [code] = await once(child, "close");
+    return { code, ...JSON.parse(job.stdout), stderr: job.stderr };
+  } finally {
+    child.kill("SIGKILL");
+    if (server === undefined) end();
+  }
+}
+
+for (const more of [[], ["--follow", "-"]]) {
+  test(`what is complete in a pipe counts while it stays open: ${more}`, { timeout: 60_000 }, async () => {
+    const world = open();
+    const [next, last] = [clf("/1"), clf("/2")];
+    const { code, counted, unfinished, unsent, stderr } = await piped(world, async (child, reaches) => {
+      child.stdin.write(clf("/1").repeat(60) + next.slice(0, 30));
+      await reaches(60);
+      child.stdin.write(next.slice(30) + clf("/1").repeat(60_000) + last.slice(0, 30));
+      await reaches(60_061);
+      child.kill("SIGINT");
+    }, ...more);
+    assert.deepEqual([code, counted, unfinished, unsent], [more.length === 0 ? 130 : 0, 60_061, 1, 0], stderr);
+  });
+}
+
+test("a pipe with a name counts while it stays open, and a signal ends its import", { timeout: 60_000 }, async () => {
+  const world = open();
+  const name = join(world.place, "pipe");
+  assert.equal(spawnSync("mkfifo", [name]).status, 0);
+  // Both ends, so that neither waits for the other.
+  const pipe = openSync(name, "r+");
+  writeSync(pipe, clf("/1").repeat(60));
+  const { counted } = await piped(world, async (child, reaches) => {
+    await reaches(60);
+    child.kill("SIGINT");
+  }, name);
+  closeSync(pipe);
+  assert.equal(counted, 60);
+});
+
+test("a pipe that grew counts once when it comes again", { timeout: 60_000 }, async () => {
+  const world = open();
+  const server = (world.server = await served(world.receiver));
+  const lines = Array.from({ length: 40 }, (_, index) => plain(`/${index % 3}`, index));
+  const text = (from, to) => lines.slice(from, to).join("");
+  try {
+    const first = await piped(world, async (child, reaches) => {
+      child.stdin.write(text(0, 10));
+      await reaches(10);
+      child.stdin.end(text(10, 20));
+    });
+    assert.deepEqual([first.code, first.counted], [0, 20]);
+    const second = await piped(world, async (child, reaches) => {
+      child.stdin.write(text(0, 5));
+      child.stdin.write(text(5, 25));
+      await reaches(25);
+      child.stdin.end(text(25, 30));
+    });
+    assert.deepEqual([second.code, second.counted, world.receiver.sum], [0, 10, 30]);
+    const third = await piped(world, async (child) => child.stdin.end(text(0, 40)));
+    assert.deepEqual([third.counted, third.failed, world.receiver.sum], [10, [], 40]);
+  } finally {
+    server.end();
+  }
+});
+
+test("an interrupted import says how many lines it read and did not send", { timeout: 60_000 }, async () => {
+  const world = open();
+  let isAsked = false;
+  const answer = world.receiver.ingest.bind(world.receiver);
+  world.receiver.ingest = (...body) => ((isAsked = true), answer(...body));
+  const { counted, unsent, unfinished, stderr } = await piped(world, async (child) => {
+    // A part is on its way; the rest is none yet.
+    child.stdin.write(clf("/1").repeat(10_000) + clf("/2").repeat(60));
+    await until(() => isAsked);
+    child.kill("SIGINT");
+  });
+  assert.deepEqual([counted, unsent, unfinished], [10_000, 60, 0], stderr);
+});
+
+test("where no notes can be kept the command names the folder and TALLY_STATE", async () => {
+  const { receiver, place, write } = open();
+  const log = write("a.log", clf("/a").repeat(3));
+  const { url, end } = await served(receiver);
+  try {
+    for (const state of [join(write("file", ""), "state"), "/proc/tally"]) {
+      const env = { TALLY_URL: url, TALLY_STATE: state };
+      const { code, stderr } = await run(process.execPath, [TALLY, "import", log], { env });
+      assert.equal(code, 1);
+      assert.match(stderr, /notes.*so that no line counts twice.*TALLY_STATE/s);
+      assert.ok(stderr.includes(state), stderr);
+      assert.equal(receiver.sum, 0);
+    }
+    const help = await run(process.execPath, [TALLY, "help", "import"], {});
+    assert.match(help.stdout, /TALLY_STATE/);
+  } finally {
+    end();
+  }
+});
+
+test("a note that fails once its lines have counted loses none of them, and none counts twice", async () => {
+  const world = open();
+  const log = world.write("a.log", clf("/a").repeat(3));
+  const all = join(world.place, "state/imports");
+  const folders = () => readdirSync(all).map((name) => join(all, name));
+  // Behind the last body nothing can be written any more.
+  const job = world.importing();
+  const { ingest } = world.receiver;
+  let isFull = true;
+  world.receiver.ingest = function (...body) {
+    if (isFull) for (const place of folders()) renameSync(place, `${place}.away`), writeFileSync(place, "");
+    return ingest.apply(this, body);
+  };
+  await assert.rejects(job.file(log), /notes.*run the same command again within a day/s);
+  isFull = false;
+  for (const place of folders().filter((name) => name.endsWith(".away"))) {
+    rmSync(place.slice(0, -5));
+    renameSync(place, place.slice(0, -5));
+  }
+  const { counted, counted_before } = await world.imported(log);
+  assert.deepEqual([counted, counted_before.lines, world.receiver.sum], [0, 3, 3]);
+});
 
 // Follows files until `work` has ended: a look is taken whenever `reaches` waits.
 async function following({ importing, receiver }, names, work, options = {}) {

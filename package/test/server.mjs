@@ -1,7 +1,7 @@
 // A server for the tests of the package: the command's own, on a free port, with a data folder that goes with it.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -29,10 +29,12 @@ export async function run(program, args, { cwd, env = {}, input, onOutput } = {}
 
 /**
  * Starts a server, and resolves to `{ url, place, tally(args, options), end() }`: `tally` runs the command against it.
- * `program`: what is run instead of the command of the source.
+ * `program`: what is run instead of the command of the source. `copy`: a data folder that it begins with a copy of.
+ * `stop()` ends it and leaves its data.
  */
-export async function openServer({ program = [process.execPath, TALLY], env = {}, cwd } = {}) {
+export async function openServer({ program = [process.execPath, TALLY], env = {}, cwd, copy } = {}) {
   const place = folder();
+  if (copy !== undefined) cpSync(copy, join(place, "data"), { recursive: true });
   const base = { ...process.env, TALLY_STATE: join(place, "state"), TALLY_KEYS: "", ...env };
   const child = spawn(
     program[0], [...program.slice(1), "serve", "--port", "0", "--data", join(place, "data"), "--json"],
@@ -55,6 +57,8 @@ export async function openServer({ program = [process.execPath, TALLY], env = {}
       run(program[0], [...program.slice(1), ...args], {
         cwd: place, ...options, env: { ...client, TALLY_URL: url, ...options.env },
       }),
+    data: join(place, "data"),
+    stop: () => (child.kill("SIGTERM"), ended),
     end: async () => {
       child.kill("SIGTERM");
       await ended;

@@ -69,7 +69,7 @@ export default defineConfig({
           include: ["*.spec.mjs", "platform/dashboard.spec.mjs"],
           exclude: UNSERVED_FILES,
           testNamePattern: SERVED_TESTS,
-          maxWorkers: 2 * CORES,
+          maxWorkers: 3 * CORES,
           sequence: { groupOrder: 2 },
         },
       },

@@ -138,10 +138,11 @@ impl Import {
         is_new: bool,
     ) -> Result<Begun, Failure> {
         let name = job.source.name.clone();
-        if job.is_followed && !job.head.contains(&b'\n') {
+        let is_growing = job.is_growing();
+        if is_growing && !job.head.contains(&b'\n') {
             return Ok(Begun::Undecided);
         }
-        let Some(format) = self.format(host, &name, &job.head, job.is_followed)? else {
+        let Some(format) = self.format(host, &name, &job.head, is_growing)? else {
             return Ok(Begun::Undecided);
         };
         job.settings = CountSettings {
@@ -155,8 +156,12 @@ impl Import {
         let head = Head {
             bytes: &job.head,
             hole: job.hole,
+            is_growing,
         };
         let found = notes::find(host, &job.source, head, is_new || is_again);
+        if found.is_early {
+            return Ok(Begun::Undecided);
+        }
         job.note = found.note;
         if is_again {
             job.note.about.salt = host.unique();
@@ -183,14 +188,14 @@ impl Import {
         host: &dyn ImportHost,
         name: &str,
         head: &[u8],
-        is_followed: bool,
+        is_growing: bool,
     ) -> Result<Option<LogFormat>, Failure> {
         // A named format does not make UTF-16 readable.
         if is_utf16(head) {
             return Err(Failure::new(Exit::Failed, format!("{name} {UTF16}")));
         }
         let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
-        if text.iter().all(u8::is_ascii_whitespace) && !is_followed {
+        if text.iter().all(u8::is_ascii_whitespace) && !is_growing {
             let what = match head {
                 [] => "is empty",
                 _ if text.is_empty() => "holds a byte order mark alone",
@@ -210,7 +215,7 @@ impl Import {
             let message = format!("{name} is an export of Tally: import it with --format tally");
             return Err(Failure::new(Exit::Usage, message));
         }
-        if is_followed && head.len() < SAMPLE_BYTES {
+        if is_growing && head.len() < SAMPLE_BYTES {
             if !self.told.iter().any(|told| told == name) {
                 self.told.push(name.to_owned());
                 host.note(&format!("{name}: no format fits its first lines so far"));
@@ -336,8 +341,10 @@ impl Import {
         let Some(job) = self.jobs.remove(&number) else {
             return;
         };
-        if is_whole && job.splitter.rest() > 0 {
-            self.totals.unfinished += 1;
+        if is_whole {
+            let (unsent, is_unfinished) = job.splitter.rest();
+            self.totals.unsent += unsent;
+            self.totals.unfinished += u64::from(is_unfinished);
         }
         if job.is_followed && is_whole {
             let length = u64::try_from(job.tail.len()).unwrap_or_default();

@@ -82,6 +82,7 @@ impl Job {
 
     /// Takes bytes of its beginning. Returns whether they are enough to begin.
     pub fn look(&mut self, bytes: &[u8]) -> bool {
+        self.splitter.push(&[]);
         let zeros = match self.head.is_empty() {
             true => bytes.iter().take_while(|byte| **byte == 0).count(),
             false => 0,
@@ -141,6 +142,11 @@ impl Job {
         self.splitter = LineSplitter::new(self.hole, wanted);
         self.splitter.push(&head);
         Ok(None)
+    }
+
+    /// Returns whether more bytes may come behind its first ones, later.
+    pub fn is_growing(&self) -> bool {
+        self.is_followed || self.splitter.is_idle()
     }
 
     fn is_done(&self, part: &NotedPart) -> bool {

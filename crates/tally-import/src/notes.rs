@@ -48,6 +48,8 @@ pub struct Head<'a> {
     pub bytes: &'a [u8],
     /// How long the hole is.
     pub hole: u64,
+    /// Whether more bytes come later.
+    pub is_growing: bool,
 }
 
 impl<'a> Head<'a> {
@@ -72,6 +74,8 @@ pub struct FoundNote {
     pub note: Note,
     /// Where another file is that has what the note says, from which this one cannot be told.
     pub twin: Option<String>,
+    /// Whether more bytes may show that it has what another note says.
+    pub is_early: bool,
 }
 
 /// Returns the device and the inode of a note's name, and the hash of its first line.
@@ -87,6 +91,7 @@ pub fn find(host: &dyn ImportHost, source: &LogSource, head: Head<'_>, is_new: b
     let mut is_other = is_new;
     let mut found: Option<(Note, u64)> = None;
     let mut longer = None;
+    let mut is_early = false;
     for name in host.names() {
         let Some((place, hash)) = parts_of(&name) else {
             continue;
@@ -109,9 +114,19 @@ pub fn find(host: &dyn ImportHost, source: &LogSource, head: Head<'_>, is_new: b
             // The file was cut, or another one has its inode now.
             cut(host, note);
             is_other = true;
-        } else if begins(&note, head.bytes) {
-            longer = Some(note);
+        } else {
+            is_early |= head.is_growing && !source.is_plain() && may_hold(host, &note, head);
+            if begins(&note, head.bytes) {
+                longer = Some(note);
+            }
         }
+    }
+    if is_early {
+        return FoundNote {
+            note: Note::new(About::default(), Vec::new()),
+            twin: None,
+            is_early,
+        };
     }
     if let (None, Some(note), false) = (&found, &longer, is_other) {
         let twin = Some(note.about.path.clone()).filter(|path| !path.is_empty());
@@ -119,6 +134,7 @@ pub fn find(host: &dyn ImportHost, source: &LogSource, head: Head<'_>, is_new: b
         return FoundNote {
             note: longer.unwrap_or_else(|| Note::new(About::default(), Vec::new())),
             twin,
+            is_early: false,
         };
     }
     settle(host, source, head, found, (first, is_other))
@@ -134,7 +150,11 @@ fn settle(
 ) -> FoundNote {
     let found = match found {
         Some((note, end)) if end == u64::MAX || source.ino.is_empty() => {
-            return FoundNote { note, twin: None };
+            return FoundNote {
+                note,
+                twin: None,
+                is_early: false,
+            };
         }
         Some((note, _)) => Some(note),
         None => None,
@@ -155,12 +175,14 @@ fn settle(
         };
         Note::new(about, Vec::new())
     });
-    match twin {
-        Some(_) => FoundNote { note, twin },
-        None => FoundNote {
-            note: bind(host, note, source),
-            twin: None,
-        },
+    let note = match twin {
+        Some(_) => note,
+        None => bind(host, note, source),
+    };
+    FoundNote {
+        note,
+        twin,
+        is_early: false,
     }
 }
 
@@ -214,6 +236,21 @@ fn holds(
     let is_counted = seen.iter().any(|(part, _)| !part.counted.is_empty());
     let is_enough = is_same || head.bytes.len() >= PART_BYTES_MAX || is_counted;
     is_enough && seen.iter().all(|(part, bytes)| part.fits(host, bytes))
+}
+
+/// Whether a source that grows may have what a note is of once it has more bytes: so far it is the same.
+fn may_hold(host: &dyn ImportHost, note: &Note, head: Head<'_>) -> bool {
+    let known = BASE64_STANDARD.decode(&note.about.head).unwrap_or_default();
+    let common = head.bytes.get(..known.len()).unwrap_or(head.bytes);
+    let is_alike = |part: &NotedPart| {
+        let seen = head.until(part);
+        seen.is_none_or(|bytes| part.fits(host, bytes))
+    };
+    let is_more = note
+        .parts
+        .last()
+        .is_some_and(|part| head.until(part).is_none());
+    is_more && known.starts_with(common) && note.parts.iter().all(is_alike)
 }
 
 /// Whether a source that does not have all of what a note is of begins like that, as far as a line that was counted.

@@ -74,9 +74,19 @@ impl LineSplitter {
         self.ending = Some(ending);
     }
 
-    /// Returns how many bytes no part has yet.
-    pub fn rest(&self) -> usize {
-        self.rest.len()
+    /// Returns whether no more bytes come soon.
+    pub fn is_idle(&self) -> bool {
+        self.ending == Some(LogEnding::Idle)
+    }
+
+    /// Returns how many whole lines no part has yet, and whether a line behind them has no newline where the bytes end.
+    pub fn rest(&self) -> (u64, bool) {
+        let lines = self.rest.iter().filter(|byte| **byte == b'\n').count();
+        let is_unfinished = self.rest.last().is_some_and(|byte| *byte != b'\n');
+        (
+            u64::try_from(lines).unwrap_or(u64::MAX),
+            is_unfinished && self.ending.is_some(),
+        )
     }
 
     /// Returns the next part; `None` where more bytes are needed to know it.
@@ -85,6 +95,8 @@ impl LineSplitter {
     /// A line of more than 16 MiB is none of a log.
     pub fn take(&mut self) -> Result<Option<Piece>, Failure> {
         let is_last = self.ending.is_some();
+        // What an earlier run has sent as one part is one part again, and its end is still to come.
+        let is_cut = is_last && !self.is_idle();
         if self.rest.first() == Some(&0) {
             let zeros = self.rest.iter().take_while(|byte| **byte == 0).count();
             self.cut(zeros);
@@ -96,7 +108,7 @@ impl LineSplitter {
         let known = known.and_then(|length| usize::try_from(length).ok());
         let end = match known.filter(|length| *length <= self.rest.len()) {
             Some(length) => Some(length),
-            None if self.wanted.is_empty() || is_last => self.end_of_lines(is_last)?,
+            None if self.wanted.is_empty() || is_cut => self.end_of_lines(is_last)?,
             None => None,
         };
         let is_closed = self.ending == Some(LogEnding::Closed) && !self.rest.is_empty();

@@ -93,6 +93,13 @@ pub fn of_logs(totals: &Totals, course: Course, screen: Screen) -> String {
         course.seconds,
         number(course.rate(totals.lines))
     )];
+    if totals.lines == 0 && totals.others > 0 {
+        let what = format!(
+            "no request in {}: they are comments, or what a server notes besides requests. Caddy writes its requests with the directive `log`",
+            count(totals.others, "line")
+        );
+        lines.push(screen.yellow(&what));
+    }
     let before = totals.counted_before;
     if before.lines > 0 {
         let lines_before = count(before.lines, "line");
@@ -121,6 +128,12 @@ pub fn of_logs(totals: &Totals, course: Course, screen: Screen) -> String {
         };
         lines.push(format!(
             "the last line has no newline yet, and is left for the next run{files}"
+        ));
+    }
+    if totals.unsent > 0 {
+        lines.push(format!(
+            "{} read and not sent",
+            count(totals.unsent, "line")
         ));
     }
     let failed = u64::try_from(totals.failed.len()).unwrap_or_default();

@@ -63,6 +63,8 @@ pub struct TopCount {
 pub struct Totals {
     /// Lines that were read.
     pub lines: u64,
+    /// Lines that are no requests, such as comments.
+    pub others: u64,
     /// Lines that this run has counted.
     pub counted: u64,
     /// What was counted before.
@@ -71,6 +73,8 @@ pub struct Totals {
     pub unreadable: u64,
     /// Files whose last line has no newline.
     pub unfinished: u64,
+    /// Whole lines that were read and not sent, because the import was interrupted.
+    pub unsent: u64,
     /// Lines that were left out, by reason.
     pub left_out: BTreeMap<&'static str, u64>,
     /// By how much lines were ahead of the server's clock.
@@ -112,6 +116,7 @@ impl Totals {
     /// Adds what was read of a part. `before`: how many lines the file has before it.
     pub fn read(&mut self, part: &ReadPart, file: &str, before: u64) {
         self.lines += u64::from(part.lines);
+        self.others += u64::from(part.others);
         self.unreadable += u64::from(part.unreadable);
         for (reason, count) in Reason::ALL.into_iter().zip(part.left) {
             // Few logs have lines without a request whose status is asked for.

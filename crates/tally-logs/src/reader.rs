@@ -50,6 +50,8 @@ pub struct ReadPart {
     pub times: Vec<i64>,
     /// How many lines there were, without those that are none.
     pub lines: u32,
+    /// How many are no requests: comments, and what a server notes besides its requests.
+    pub others: u32,
     /// How many were left out, by reason.
     pub left: [u32; Reason::ALL.len()],
     /// How many can not be read.
@@ -93,7 +95,7 @@ impl LogReader {
                 continue;
             }
             match self.lines.read(line) {
-                Ok(None) => {}
+                Ok(None) => part.others += 1,
                 Ok(Some(hit)) => {
                     part.lines += 1;
                     let left = add(

@@ -7,8 +7,9 @@ import { gzipSync } from "node:zlib";
 import { EXIT, Failure } from "../outcome.mjs";
 import { PACKAGE } from "../place.mjs";
 import { hostOf } from "./files.mjs";
-import { appended, open } from "./source.mjs";
+import { STDIN, appended, open, piped } from "./source.mjs";
 import { call } from "./wasm.mjs";
+import { Witness } from "./witness.mjs";
 
 const IN_FLIGHT_MAX = 4;
 // So many lines that are ahead stay in memory; with more of them no more is read.
@@ -30,6 +31,8 @@ export class Import {
   #import;
   #open = new Map();
   #last = 0;
+  #witness;
+  #missing;
 
   /**
    * client: a Tally. options: `{ reader, format, base, target, again, isLocal, isNoted, note, now, sleep }`: `reader`
@@ -45,8 +48,11 @@ export class Import {
     this.source = { read: 0 };
     // Files that could not be read, or not to their end: `{ file, why, exit }`.
     this.failed = [];
+    // Whether lines that earlier runs counted may be missing.
+    this.isBehind = false;
     const { reader, format = "", again = false, base, target } = options;
     this.#host = hostOf(base, target, (number) => this.#open.get(number).handle.fd, this.options.note);
+    this.#witness = new Witness(client, this.#host);
     const settings = { ...reader, format };
     this.#import = call("import", { options: { settings, again, version: PACKAGE.version } }).json;
   }
@@ -75,6 +81,7 @@ export class Import {
    * beside that, because the program that writes it opens the new one later.
    */
   async follow(name) {
+    if (name === STDIN) return this.file(name);
     const [{ sleep, now }, { signal }] = [this.options, this.stop];
     const poll = () => sleep(LOOK_MS / 4);
     const jobs = new Set();
@@ -127,20 +134,27 @@ export class Import {
 
   // Imports what was opened. Resolves to whether its first lines say what it is.
   async #whole(source, job, { chunksFrom, isNew = false }) {
-    const ahead = source.chunks();
+    const ahead = source.path === undefined ? piped(source.chunks(), this.stop.signal) : source.chunks();
     let broken;
-    for (let isEnough = false; !isEnough; ) {
-      const { done, value } = await ahead.next().catch((error) => ((broken = error), { done: true }));
-      isEnough = done || this.#call("look", { job }, value).json;
-    }
+    let begun = null;
     let isWhole = false;
     try {
-      const begun = this.#call("begin", { job, isNew }).json;
-      if (begun === null) return false;
+      for (let isOver = false; begun === null; ) {
+        if (isOver) return false;
+        const { done, value } = await ahead.next().catch((error) => ((broken = error), { done: true }));
+        isOver = done;
+        const isClosed = done && !this.stop.signal.aborted;
+        if (value === undefined) this.#call("ends", { job, how: isClosed ? "closed" : "idle" });
+        const isEnough = value === undefined || this.#call("look", { job }, value).json;
+        if (isEnough) begun = this.#call("begin", { job, isNew }).json;
+      }
       const isGone = !(await this.#isSameDeployment(begun.ids));
+      if (!isGone) await this.#tellMissing(begun.ids.length > 0);
       const { json: { from }, bytes: before } = this.#call("start", { job, isGone });
       const chunks = source.isPlain ? chunksFrom(from, before) : ahead;
-      await this.#parts({ job, source, broken }, chunks);
+      const work = { job, source, broken };
+      await this.#parts(work, chunks);
+      if (work.body !== undefined) await this.#witness.take(work.body);
       isWhole = true;
     } catch (error) {
       // Of an archive of which nothing could be read its damage says more.
@@ -158,6 +172,16 @@ export class Import {
       if (await isThere) return true;
     }
     return ids.length === 0;
+  }
+
+  // Says once what the deployment has lost. Who wants files counted again knows of it. Counters that are deleted say
+  // nothing to a file that was not imported before.
+  async #tellMissing(isKnown) {
+    if (this.options.again) return;
+    const found = await (this.#missing ??= this.#witness.look());
+    if (found === undefined || this.isBehind || (found.isDeleted && !isKnown)) return;
+    this.isBehind = true;
+    this.options.note(found.why);
   }
 
   // Counts what a note does not say is done. A chunk `undefined` says that no more comes soon.
@@ -214,6 +238,7 @@ export class Import {
       else {
         const { report, isRepeat } = await this.#post(bytes, step.key);
         this.#call("answered", { ...of(), isRepeat }, Buffer.from(JSON.stringify(report)));
+        if (!isRepeat) work.body = bytes;
       }
     }
     this.onProgress(this);

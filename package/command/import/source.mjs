@@ -1,18 +1,22 @@
 // Files and standard input as bytes: opened, unpacked, followed.
 //
 // Invariant: offsets are of the unpacked bytes. A file that is packed later has the same ones.
-import { createReadStream, promises as files } from "node:fs";
+import { constants, createReadStream, openSync, promises as files } from "node:fs";
+import { Socket } from "node:net";
 import { resolve } from "node:path";
 import zlib from "node:zlib";
 import bzip2 from "unbzip2-stream";
 import { EXIT, Failure } from "../outcome.mjs";
 import { call } from "./wasm.mjs";
 
-const STDIN = "-";
+/** The name of standard input. */
+export const STDIN = "-";
 const READ_BYTES = 256 * 1024;
 // What is unpacked at once: a thousand times as much comes out of it at most.
 const UNPACK_BYTES = 16 * 1024;
 const FOLLOW_POLL_MS = 250;
+// So long nothing comes through a pipe before what it has brought is sent.
+const PIPE_IDLE_MS = 1_000;
 // So long a file that was renamed is read on: a server opens the new one once logrotate has done all of its files, and
 // those of Apache's processes that end "gracefully" write to the old one until their requests are answered.
 const LATE_MS = 60_000;
@@ -133,7 +137,10 @@ async function* unpacked(stream, source, start) {
  */
 export async function open(name) {
   const source = { name: name === STDIN ? "standard input" : name, read: 0, close: async () => {} };
-  if (name === STDIN) return Object.assign(source, { chunks: () => unpacked(process.stdin, source, 0) });
+  if (name === STDIN) {
+    const close = async () => process.stdin.destroy();
+    return Object.assign(source, { chunks: () => unpacked(process.stdin, source, 0), close });
+  }
   try {
     const handle = (source.handle = await files.open(name));
     source.close = () => handle.close();
@@ -141,7 +148,13 @@ export async function open(name) {
     if (stat.isDirectory()) throw Object.assign(new Error("a folder"), { code: "a folder: name the files in it" });
     const options = { fd: handle, autoClose: false, highWaterMark: READ_BYTES };
     const stream = (start) => createReadStream(name, { ...options, start });
-    // A pipe has a name too, and no offsets.
+    // A pipe has a name too, and no offsets. Node cannot end with a read of it that waits, but of a socket it can.
+    if (stat.isFIFO()) {
+      const pipe = new Socket({ fd: openSync(name, constants.O_RDONLY | constants.O_NONBLOCK), writable: false });
+      await handle.close();
+      const close = async () => pipe.destroy();
+      return Object.assign(source, { chunks: () => unpacked(pipe, source, 0), close });
+    }
     if (!stat.isFile()) return Object.assign(source, { chunks: () => unpacked(stream(), source, 0) });
     const { buffer } = await handle.read(Buffer.alloc(8), 0, 8, 0);
     const chunks = (from = 0) => unpacked(stream(from), source, from);
@@ -151,6 +164,30 @@ export async function open(name) {
     await source.close();
     const exit = error.code === "ENOENT" ? EXIT.notFound : EXIT.failed;
     throw new Failure(exit, `${name} cannot be read (${error.code ?? error.message})`);
+  }
+}
+
+// Resolves as `next` does, or to undefined after a while or at the signal.
+const soon = (next, signal) => new Promise((resolve, reject) => {
+  const end = () => resolve(undefined);
+  const timer = setTimeout(end, PIPE_IDLE_MS);
+  signal.addEventListener("abort", end);
+  const settle = (answer) => (value) => {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", end);
+    answer(value);
+  };
+  next.then(settle(resolve), settle(reject));
+});
+
+/** Yields the chunks of a pipe, and `undefined` whenever no more come for now. It ends at the signal, after that. */
+export async function* piped(chunks, signal) {
+  let next;
+  while (!signal.aborted) {
+    const one = await soon((next ??= chunks.next()), signal);
+    if (one?.done) return;
+    if (one !== undefined) next = undefined;
+    yield one?.value;
   }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a page of another site can neither read nor write an open instance, by any name of it. A foreign name
 //! that resolves to 127.0.0.1 shows in `Host`; otherwise the browser says in `Sec-Fetch-Site` that the page belongs to
-//! another site. Pages can change neither header. Only the gate looks at neither `Sec-Fetch-Site` nor `Origin`, because a
-//! proxy sends those of its own client: a page can use up the quota of the browser's address there.
+//! another site. Pages can change neither header. Only the gate looks at neither `Sec-Fetch-Site` nor `Origin`,
+//! because a proxy sends those of its own client: a page can use up the quota of the browser's address there.
 
 use tally_wire::problem::{Code, Problem};
 

@@ -10,6 +10,8 @@ use tally_import::options::CountSettings;
 use tally_import::part::Step;
 use tally_import::report::{IngestReport, lines_of};
 use tally_import::splitter::{LogEnding, PART_BYTES_MAX};
+use tally_import::text::{Course, Screen, of_logs};
+use tally_import::totals::Totals;
 
 use super::host::Memory;
 use super::options::settings;
@@ -138,6 +140,43 @@ impl World {
         }
     }
 
+    /// Imports a pipe that pauses behind each of these pieces, as the command does.
+    fn pipe(&mut self, pieces: &[&str]) -> Import {
+        let mut import = self.import(|_| {}, false);
+        let source = LogSource {
+            name: "standard input".to_owned(),
+            ..LogSource::default()
+        };
+        let job = import.open(source, false);
+        let mut has_begun = false;
+        for at in 0..=pieces.len() {
+            let piece = pieces.get(at).map_or("", |piece| *piece);
+            match has_begun {
+                true => import.push(job, piece.as_bytes()),
+                false => _ = import.look(job, piece.as_bytes()),
+            }
+            let ending = match at < pieces.len() {
+                true => LogEnding::Idle,
+                false => LogEnding::Closed,
+            };
+            import.ends(job, ending);
+            if !has_begun {
+                let begun = import.begin(&self.host, job, false).unwrap();
+                has_begun = begun != Begun::Undecided;
+                if !has_begun {
+                    continue;
+                }
+                import.start(&self.host, job, false).unwrap();
+                import.ends(job, ending);
+            }
+            while let Some(part) = import.next(&self.host, job).unwrap() {
+                assert!(self.part(&mut import, (job, part)));
+            }
+        }
+        import.close(&self.host, job, true);
+        import
+    }
+
     fn run(&mut self, number: u32, text: &str, change: impl FnOnce(&mut CountSettings)) -> Import {
         let mut import = self.import(change, false);
         self.file(&mut import, number, text.as_bytes()).unwrap();
@@ -179,6 +218,28 @@ fn what_was_counted_is_not_counted_again_and_what_a_filter_left_out_is_counted_b
         it.status = "any".into()
     });
     assert_eq!((more.totals.counted, world.sum()), (1, 4));
+}
+
+#[test]
+fn a_pipe_counts_once_wherever_it_pauses_when_it_comes_again() {
+    let clf = |index: usize| line(&format!("/{index}"), 200);
+    let w3c = |index: usize| match index {
+        0 => "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n".to_owned(),
+        _ => format!("2015-05-17 10:05:0{index} 203.0.113.9 GET /{index} 200\n"),
+    };
+    let lines: [&dyn Fn(usize) -> String; 2] = [&clf, &w3c];
+    for line in lines {
+        let text = |from: usize, to: usize| (from..to).map(line).collect::<String>();
+        let all = text(0, 9);
+        for at in (1..all.len()).step_by(29) {
+            let mut world = world();
+            world.pipe(&[&text(0, 2), &text(2, 6)]);
+            let counted = world.sum();
+            let (one, other) = all.split_at(at);
+            let again = world.pipe(&[one, other]).totals.counted;
+            assert_eq!((again, world.sum()), (3, counted + 3), "{at}");
+        }
+    }
 }
 
 #[test]
@@ -227,6 +288,32 @@ fn a_line_that_is_sent_again_and_refused_again_is_refused_once() {
     world.service.refuses = None;
     assert_eq!(world.run(1, &log, |_| {}).totals.counted, 2);
     assert_eq!(world.sum(), 3);
+}
+
+/// Caddy without its directive `log`, and what any program of its logger writes.
+#[test]
+fn a_log_without_a_request_says_so_and_one_with_some_does_not() {
+    let note = "{\"level\":\"info\",\"ts\":1764321642.8,\"msg\":\"serving\"}\n";
+    let said = |totals: &Totals| {
+        let course = Course {
+            seconds: 1.0,
+            is_interrupted: false,
+            files: 1,
+        };
+        of_logs(totals, course, Screen::default())
+    };
+    let mut world = world();
+    let none = world.run(1, &note.repeat(3), |_| {}).totals;
+    assert_eq!((none.lines, none.others), (0, 3));
+    assert!(
+        said(&none).contains("no request in 3 lines"),
+        "{}",
+        said(&none)
+    );
+    let request = "{\"ts\":1764321642.8,\"logger\":\"http.log.access\",\"request\":{\"uri\":\"/a\",\"method\":\"GET\"},\"status\":200}\n";
+    let some = world.run(2, &[note, request].concat(), |_| {}).totals;
+    assert_eq!((some.lines, some.others), (1, 1));
+    assert!(!said(&some).contains("no request"), "{}", said(&some));
 }
 
 #[test]

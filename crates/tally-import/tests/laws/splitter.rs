@@ -77,11 +77,24 @@ fn the_last_line_needs_a_newline_where_its_writer_may_go_on() {
         let parts = parts_of(&mut splitter, &[b"a\nbbb"], ending).unwrap();
         let found: Vec<usize> = parts.iter().map(|(_, bytes)| bytes.len()).collect();
         assert_eq!(found, lengths, "{ending:?}");
-        assert_eq!(
-            splitter.rest(),
-            if ending == LogEnding::Closed { 0 } else { 3 }
-        );
+        assert_eq!(splitter.rest(), (0, ending != LogEnding::Closed));
     }
+}
+
+#[test]
+fn a_pause_within_what_was_sent_as_one_part_does_not_cut_it() {
+    let mut splitter = LineSplitter::new(0, [4]);
+    assert!(
+        parts_of(&mut splitter, &[b"a\nb"], LogEnding::Idle)
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(splitter.rest(), (1, true));
+    let parts = parts_of(&mut splitter, &[b"\nc\n"], LogEnding::Idle).unwrap();
+    assert_eq!(parts, [(0, b"a\nb\n".to_vec()), (4, b"c\n".to_vec())]);
+    // Where the bytes so far end by chance, nobody knows whether a line is complete.
+    splitter.push(b"d\ne");
+    assert_eq!(splitter.rest(), (1, false));
 }
 
 #[test]
