@@ -58,7 +58,8 @@ test("a picture of a counter's page", async () => {
   await world.well("POST", "/ingest?format=ndjson", { body: lines.join("\n") });
   const page = await open("#/counter/orders?range=week");
   await says(page, "#headline", /^[1-9]/);
-  await says(page, ".compare", / against .* the 7 days before/);
+  // How many there were before depends on the time of the day: it may be as many.
+  await says(page, ".compare", / the 7 days before/);
   await picture(page, ".uplot", "counter");
 });
 
