@@ -165,7 +165,7 @@ fn settle(synced: &[Rc<Place>], ground: &Ground) -> Settled {
         return settled;
     }
     let made = unregistered.iter();
-    let made = made.filter_map(|place| place.database.is_made_now());
+    let made = made.filter_map(|place| place.database.unsynced_file());
     let noted = opening::sync_made(made).and_then(|()| {
         let entries = unregistered.iter();
         let entries = entries.map(|place| (&*place.id, place.key.class.folder()));

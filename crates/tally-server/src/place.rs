@@ -126,7 +126,7 @@ fn opened(ground: &Ground, key: &PlaceKey, id: &str) -> Result<(Database, Stored
     if entry == DatabaseEntry::None && stored.is_some() {
         // The process ended between a commit and its entry, or the registry was lost. What the object answers from now
         // on may rest on it. A file without an object has no commit.
-        opening::sync_made(database.is_made_now()).map_err(|error| error.to_string())?;
+        opening::sync_made(database.unsynced_file()).map_err(|error| error.to_string())?;
         let needs_log = database.is_unregistered();
         ground
             .registry

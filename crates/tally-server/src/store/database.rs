@@ -3,11 +3,11 @@
 //! Invariant: a transaction is open from the first write of a turn until its commit. A commit is on the disk once the
 //! write-ahead log is [synced](Database::log): what SQLite does by itself with `synchronous=FULL`, and here whoever
 //! commits, in a thread that may wait. SQLite syncs a new log's name and beginning, and what a checkpoint needs
-//! (`synchronous=NORMAL`). Of a database that the registry does not name yet, SQLite syncs nothing: nothing rests on it
-//! until it [is named](Database::is_made_now), and its file and its folder are synced once for that.
-//! The object's alarm and its name are rows of the same database, so
-//! a commit has both or neither. A file that the registry names is opened only if it is there, has a header, and has
-//! the log that it needs. The log stays when the file is closed, unless the registry knows that it is needed no more.
+//! (`synchronous=NORMAL`). It syncs nothing of a database that the registry does not name yet, because nothing depends
+//! on that database: [its file](Database::unsynced_file) and its folder are synced once, before the registry names it.
+//! The object's alarm and its name are rows of the same database, so a commit has both or neither. A file that the
+//! registry names is opened only if it is there, has a header, and has the log that it needs. The log stays when the
+//! file is closed, unless the registry knows that it is needed no more.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -19,7 +19,7 @@ use rusqlite::{Connection, ffi};
 use tally_host::object::{Rows, SqlValue};
 
 use super::files::{DAMAGE_REMEDY, is_there, log_of};
-use super::opening::{CommitError, SETTINGS, SETTINGS_OF_KNOWN, make, open, said, sync_known_log};
+use super::opening::{CommitError, SETTINGS_OF_KNOWN, make, open, said, sync_known_log};
 use super::registry::DatabaseEntry;
 use super::values::rows_of;
 
@@ -99,7 +99,7 @@ impl Database {
     /// If its file cannot be opened, or is not what the registry knows.
     pub(crate) fn open(file: PathBuf, name: &str, entry: DatabaseEntry) -> Result<Self, String> {
         let known = match is_there(&file, entry)? {
-            true => Some(open(&file, SETTINGS)?),
+            true => Some(open(&file)?),
             false => None,
         };
         let log = match &known {
@@ -165,9 +165,9 @@ impl Database {
                 .map_or(true, |log| log.len() > 0)
     }
 
-    /// The file, if it was made since the registry was written: it and the names in its folder have to be durable
-    /// before the registry names it.
-    pub(crate) fn is_made_now(&self) -> Option<&Path> {
+    /// The file of a database that the registry does not name yet: the file and its folder have to be synced before the
+    /// registry names it.
+    pub(crate) fn unsynced_file(&self) -> Option<&Path> {
         (self.making.get() != Making::No).then_some(&*self.file)
     }
 
@@ -363,7 +363,7 @@ impl Database {
         self.sync_from_now().map_err(CommitError::Unknown)
     }
 
-    /// From its first commit on, SQLite syncs what a checkpoint needs. It cannot be told so within a transaction.
+    /// From its first commit on, SQLite syncs what a checkpoint needs. It refuses this setting within a transaction.
     fn sync_from_now(&self) -> Result<(), String> {
         if self.making.get() != Making::Begun {
             return Ok(());
@@ -489,7 +489,7 @@ pub(crate) fn look_into(
     if !is_there(file, entry)? {
         return Ok(None);
     }
-    let connection = open(file, SETTINGS)?;
+    let connection = open(file)?;
     let stored = stored_in(&connection)?;
     expect_object(stored.as_ref(), entry)?;
     close(&connection, entry);
@@ -522,9 +522,9 @@ mod tests {
             made.run("CREATE TABLE rows (number INTEGER)", &[])
                 .expect("a table");
             made.commit(None).expect("a commit");
-            assert_eq!(made.is_made_now(), Some(&*file), "its name is not synced");
+            assert_eq!(made.unsynced_file(), Some(&*file), "its name is not synced");
             made.registered();
-            assert_eq!(made.is_made_now(), None);
+            assert_eq!(made.unsynced_file(), None);
             assert_eq!(
                 made.run("PRAGMA synchronous", &[]).expect("a setting"),
                 [[SqlValue::Integer(1)]],

@@ -20,16 +20,15 @@ const PREPARED_MAX: usize = 64;
 
 /// How a database is used: one connection, so no shared memory beside it; a page cache of 256 KB at the most, because
 /// it is most of what an open object costs.
-pub(super) const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \
-    PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA cache_size = -256; \
+    PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
 
-/// The same for a database that is made now, until its first commit. A checkpoint would write to the file what the log
-/// does not have durably.
-const SETTINGS_OF_NEW: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = OFF; \
-    PRAGMA journal_mode = MEMORY; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; \
-    PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+/// Before these, of a database that is made now, until its first commit: a checkpoint would write to the file what the
+/// log does not have durably.
+const SETTINGS_OF_NEW: &str =
+    "PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; PRAGMA wal_autocheckpoint = 0;";
 
-/// What differs once it has a commit.
+/// The same of a database that has a commit.
 pub(super) const SETTINGS_OF_KNOWN: &str =
     "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 1000;";
 
@@ -65,18 +64,25 @@ pub(super) fn make(file: &Path) -> Result<Connection, String> {
     }
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.to_string()),
-        _ => open(file, SETTINGS_OF_NEW),
+        _ => connect(file, SETTINGS_OF_NEW),
     }
 }
 
-pub(super) fn open(file: &Path, settings: &str) -> Result<Connection, String> {
+/// Opens a database that has a commit.
+pub(super) fn open(file: &Path) -> Result<Connection, String> {
+    connect(file, SETTINGS_OF_KNOWN)
+}
+
+fn connect(file: &Path, settings: &str) -> Result<Connection, String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(said)?;
     let kept = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     kept.map_err(said)?;
-    connection.execute_batch(settings).map_err(said)?;
+    for settings in [settings, SETTINGS] {
+        connection.execute_batch(settings).map_err(said)?;
+    }
     connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
     Ok(connection)
 }
