@@ -39,24 +39,25 @@ impl KeysRead {
         board.is_some_and(|board| board.generation.is_none())
     }
 
-    /// Changes the keys of a space: counters end by their own settings too, and for a command that only reads, a board
-    /// without visible members does not exist.
-    pub(super) fn show(&self, space: &mut Space, reads: bool) {
-        for (key, counter) in &self.counters {
-            let end_ms = if reads {
-                counter.ends_ms
-            } else {
-                counter.own_end_ms
-            };
-            if let Some(at_ms) = end_ms {
-                space.ends_by(key, at_ms);
-            }
-        }
-        if !reads {
-            return;
-        }
+    /// Changes the keys for a command that reads what other calls have made: a board without visible members does not
+    /// exist, and counters also end by their own settings.
+    pub(super) fn show(&self, space: &mut Space) {
+        self.end_counters(space, |counter| counter.ends_ms);
         for (key, _) in self.boards.iter().filter(|(_, board)| board.is_empty) {
             space.hide(key);
+        }
+    }
+
+    /// Changes the keys for a command that writes: a counter with a setting of its own has an end.
+    pub(super) fn show_own_ends(&self, space: &mut Space) {
+        self.end_counters(space, |counter| counter.own_end_ms);
+    }
+
+    fn end_counters(&self, space: &mut Space, end_ms: impl Fn(&CounterRead) -> Option<i64>) {
+        for (key, counter) in &self.counters {
+            if let Some(at_ms) = end_ms(counter) {
+                space.ends_by(key, at_ms);
+            }
         }
     }
 }

@@ -356,7 +356,10 @@ impl KeyspaceCore {
             // The keys of a script are no counters, except known ones and the key that may hold a limit.
             let own_alone = request.is_script() && self.are_own(&keys)?;
             let (mut space, read) = self.load(&keys, here, own_alone, request.command).await?;
-            read.show(&mut space, request.command.scope == Scope::Read);
+            match request.command.scope {
+                Scope::Read => read.show(&mut space),
+                _ => read.show_own_ends(&mut space),
+            }
             if let Some(key) = limit {
                 self.load_limit(key, &mut space).await?;
             }

@@ -19,13 +19,12 @@ impl Writes<'_> {
     pub(super) fn outlasts_own_end(&self) -> bool {
         self.after.changed().any(|key| {
             let (before, after) = (self.before.get(key), self.after.get(key));
-            let counters = before.zip(after.filter(|entry| entry.is_counter));
-            let ends = counters.map(|(before, after)| (before.expires_ms, after.expires_ms));
-            let outlasts = |(was_ms, is_ms): (Option<i64>, Option<i64>), own_ms: i64| {
-                was_ms != is_ms && is_ms.is_none_or(|is_ms| is_ms > own_ms)
+            let (Some(own_ms), Some(before), Some(after)) = (self.own_end_ms(key), before, after)
+            else {
+                return false;
             };
-            ends.zip(self.own_end_ms(key))
-                .is_some_and(|(ends, own_ms)| outlasts(ends, own_ms))
+            let ends_later = after.expires_ms.is_none_or(|at_ms| at_ms > own_ms);
+            after.is_counter && before.expires_ms != after.expires_ms && ends_later
         })
     }
 
@@ -35,12 +34,10 @@ impl Writes<'_> {
 
     /// The stored row of a key: a counter's own end is no expiry of this dialect.
     pub(super) fn row_of(&self, key: &str, entry: &KeyspaceEntry) -> Option<Row> {
-        let mut row = row_of(entry, self.read.target(key))?;
-        let own_end_ms = self.own_end_ms(key).filter(|_| entry.is_counter);
-        if row.value.is_none() && own_end_ms.is_some() && row.expires_ms == own_end_ms {
-            row.expires_ms = None;
+        if entry.is_counter && entry.expires_ms == self.own_end_ms(key) {
+            return None;
         }
-        (row.value.is_some() || row.expires_ms.is_some()).then_some(row)
+        row_of(entry, self.read.target(key))
     }
 }
 
