@@ -158,10 +158,9 @@ impl Import {
             hole: job.hole,
             is_growing,
         };
-        let found = notes::find(host, &job.source, head, is_new || is_again);
-        if found.is_early {
+        let Some(found) = notes::find(host, &job.source, head, is_new || is_again) else {
             return Ok(Begun::Undecided);
-        }
+        };
         job.note = found.note;
         if is_again {
             job.note.about.salt = host.unique();

@@ -82,6 +82,7 @@ impl Job {
 
     /// Takes bytes of its beginning. Returns whether they are enough to begin.
     pub fn look(&mut self, bytes: &[u8]) -> bool {
+        // What was said of the end of its bytes is over: here are more.
         self.splitter.push(&[]);
         let zeros = match self.head.is_empty() {
             true => bytes.iter().take_while(|byte| **byte == 0).count(),

@@ -74,8 +74,6 @@ pub struct FoundNote {
     pub note: Note,
     /// Where another file is that has what the note says, from which this one cannot be told.
     pub twin: Option<String>,
-    /// Whether more bytes may show that it has what another note says.
-    pub is_early: bool,
 }
 
 /// Returns the device and the inode of a note's name, and the hash of its first line.
@@ -84,8 +82,14 @@ fn parts_of(name: &str) -> Option<(&str, &str)> {
     rest.rsplit_once('.')
 }
 
-/// Returns the note of a source, a new one where there is none. `is_new`: it is no copy of another file.
-pub fn find(host: &dyn ImportHost, source: &LogSource, head: Head<'_>, is_new: bool) -> FoundNote {
+/// Returns the note of a source, a new one where there is none; `None` if more of its bytes may show that it has what
+/// another note says. `is_new`: it is no copy of another file.
+pub fn find(
+    host: &dyn ImportHost,
+    source: &LogSource,
+    head: Head<'_>,
+    is_new: bool,
+) -> Option<FoundNote> {
     let first = head.first(host);
     let inode = [source.dev.as_str(), source.ino.as_str()].join(".");
     let mut is_other = is_new;
@@ -122,22 +126,17 @@ pub fn find(host: &dyn ImportHost, source: &LogSource, head: Head<'_>, is_new: b
         }
     }
     if is_early {
-        return FoundNote {
-            note: Note::new(About::default(), Vec::new()),
-            twin: None,
-            is_early,
-        };
+        return None;
     }
     if let (None, Some(note), false) = (&found, &longer, is_other) {
         let twin = Some(note.about.path.clone()).filter(|path| !path.is_empty());
         let twin = Some(twin.unwrap_or_else(|| "a log".to_owned()));
-        return FoundNote {
+        return Some(FoundNote {
             note: longer.unwrap_or_else(|| Note::new(About::default(), Vec::new())),
             twin,
-            is_early: false,
-        };
+        });
     }
-    settle(host, source, head, found, (first, is_other))
+    Some(settle(host, source, head, found, (first, is_other)))
 }
 
 /// Returns the note that was found, as that of the source, or a new one.
@@ -150,11 +149,7 @@ fn settle(
 ) -> FoundNote {
     let found = match found {
         Some((note, end)) if end == u64::MAX || source.ino.is_empty() => {
-            return FoundNote {
-                note,
-                twin: None,
-                is_early: false,
-            };
+            return FoundNote { note, twin: None };
         }
         Some((note, _)) => Some(note),
         None => None,
@@ -179,11 +174,7 @@ fn settle(
         Some(_) => note,
         None => bind(host, note, source),
     };
-    FoundNote {
-        note,
-        twin,
-        is_early: false,
-    }
+    FoundNote { note, twin }
 }
 
 /// Says that a file no longer has what its note says. A copy of it may.

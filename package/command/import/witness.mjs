@@ -3,6 +3,7 @@
 // Invariant: what a counter has reached by its `version` it has reached for good, whatever is set, taken away or
 // counted in place of a deleted one since. Only older data lacks it, or a datacenter that does not answer.
 import { resolve } from "node:path";
+import { path } from "../../client/transport.ts";
 
 // Of the last body, so many counters with the most lines are noted.
 const COUNTERS = 3;
@@ -22,7 +23,7 @@ export class Witness {
 
   #read(id, query) {
     const call = { query: { consistency: "strong", ...query }, retries: 0, deadline_ms: READ_MS_MAX };
-    return this.#client.answer("GET", `/counters/${encodeURIComponent(id)}`, call);
+    return this.#client.answer("GET", path("/counters/{id}", id), call);
   }
 
   /** Resolves to what is wrong: `{ isDeleted, why }`; undefined where nothing is. */
