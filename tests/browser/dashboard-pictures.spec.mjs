@@ -75,7 +75,7 @@ for (const [view, hash, path, width, last, colorScheme] of PICTURES) {
   test(`a picture of the ${view}, ${width} pixels wide, ${colorScheme}`, async () => {
     const page = await dashboard.open(hash, { viewport: { width, height: 1_000 }, colorScheme });
     await says(page, "#headline", /^[1-9]/);
-    await says(page, ".compare", / the 7 days before/);
+    await says(page, ".compare", /(against|as many as) (the same part of )?the 7 days before/);
     // What is asked for last.
     await says(page, "#by-browser .change", /%$/);
     await page.waitForFunction(() => document.querySelector("#by-country circle") !== null);

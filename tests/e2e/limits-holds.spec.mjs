@@ -192,7 +192,7 @@ test("a limit of concurrency counts what is held now", async () => {
     expect((await hold(scope, "k", {})).status).toBe(200);
     const open = { remaining: 1, held: 2, holds: 2, oldest_at };
     expect(await peek(world, scope, "k")).toMatchObject(open);
-    // Holds stay, and are told; a refund gives back nothing of them.
+    // The answer to a reset shows the holds that stay, and a refund returns none of them.
     expect((await world.call("DELETE", `/limits/${scope}/k`)).json).toMatchObject(open);
     const refunded = await world.call("POST", `/limits/${scope}/k/refund`);
     expect([refunded.status, refunded.json.code]).toEqual([400, "needs-hold"]);

@@ -138,7 +138,7 @@ async fn about(
         // What was admitted without a limit has consumed nothing.
         DemandKind::Refund if resolved.is_unlimited() => DemandOutcome::Unreachable,
         DemandKind::Refund => give_back(context, &resolved).await,
-        // Open holds stay, and there is nothing else of such a key.
+        // Open holds stay, and such a key has nothing else to reset.
         DemandKind::Forget if resolved.policy.algorithm == Algorithm::Concurrency => {
             judge_alone(context, &resolved, DemandKind::Look).await
         }
