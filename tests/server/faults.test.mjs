@@ -126,15 +126,25 @@ describe("with few descriptors, the native server", () => {
     assert.doesNotMatch(server.errors, /no connection can be accepted/);
   });
 
-  test("closes idle objects for others, and each has its count", WITHIN, async () => {
-    const { server, url } = await begin({ before: FEW, variables: { TALLY_TABLETS: "1024" } });
-    const ids = Array.from({ length: 150 }, (_, number) => `c-${number}`);
-    for (const id of [...ids, ...ids]) assert.equal((await add(url, id)).status, 200);
-    await server.end("SIGKILL");
-    const again = await begin({});
-    for (const id of ids) assert.equal(await strong(again.url, id), 2);
-    await again.server.end();
-  });
+  for (const [tablets, where] of [["1024", "tablets"], ["", "objects of their own"]]) {
+    test(`closes idle objects for others, and each counter in ${where} has its count`, WITHIN, async () => {
+      const { server, url } = await begin({ before: FEW, variables: { TALLY_TABLETS: tablets } });
+      const ids = Array.from({ length: 150 }, (_, number) => `c-${number}`);
+      // Until the alarms of all ring, too.
+      const waiting = [...ids, ...ids, ...ids].values();
+      const client = async () => {
+        for (const id of waiting) {
+          const answer = await add(url, id);
+          assert.equal(answer.status, 200, await answer.text());
+        }
+      };
+      await Promise.all(Array.from({ length: 20 }, client));
+      await server.end("SIGKILL");
+      const again = await begin({});
+      for (const id of ids) assert.equal(await strong(again.url, id), 3);
+      await again.server.end();
+    });
+  }
 
   test("reads and counts more counters than may be open without refusing one", WITHIN, async () => {
     const { server, url } = await begin({ before: FEW, options: ["--threads", "2"], variables: { TALLY_TABLETS: "" } });

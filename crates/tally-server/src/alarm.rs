@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use super::ground::counted::{Count, Counted};
 use super::key::PlaceKey;
 
 /// Source: <https://developers.cloudflare.com/durable-objects/api/alarms/>.
@@ -125,14 +126,14 @@ impl AlarmState {
     }
 
     /// It rings now.
-    pub(crate) fn begin(&self) -> Ringing {
+    pub(crate) fn begin(&self) -> Counted {
         self.is_ringing.set(true);
         self.is_renewed.set(false);
         // One that the constructor has set stays.
         if !self.is_changed.get() {
             self.set.set(None);
         }
-        self.alarms.begin()
+        self.alarms.ringing.begin()
     }
 
     /// Its handler has ended. Returns whether the alarm's row has to be written.
@@ -163,25 +164,11 @@ impl AlarmState {
 #[derive(Default)]
 pub(crate) struct Alarms {
     due: RefCell<BTreeSet<(i64, PlaceKey)>>,
-    ringing: Rc<Cell<usize>>,
+    ringing: Count,
     waker: RefCell<Option<Waker>>,
 }
 
-/// An alarm that rings.
-pub(crate) struct Ringing(Rc<Cell<usize>>);
-
-impl Drop for Ringing {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
-}
-
 impl Alarms {
-    fn begin(&self) -> Ringing {
-        self.ringing.set(self.ringing.get() + 1);
-        Ringing(self.ringing.clone())
-    }
-
     /// Plans an alarm, instead of one that was planned before.
     pub(crate) fn replace(&self, key: &PlaceKey, before: Option<i64>, at_ms: Option<i64>) {
         let mut due = self.due.borrow_mut();
@@ -197,11 +184,11 @@ impl Alarms {
         }
     }
 
-    /// The next one that is due, if another one may ring.
-    pub(crate) fn pop(&self, now_ms: i64) -> Option<PlaceKey> {
+    /// The next one that is due, if another one may ring: at most so many, and [`RINGING_MAX`].
+    pub(crate) fn pop(&self, now_ms: i64, ringing_max: usize) -> Option<PlaceKey> {
         let mut due = self.due.borrow_mut();
         let is_due = due.first().is_some_and(|first| first.0 <= now_ms);
-        let has_room = self.ringing.get() < RINGING_MAX;
+        let has_room = self.ringing.get() < ringing_max.min(RINGING_MAX);
         (is_due && has_room).then(|| due.pop_first().map(|first| first.1))?
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing here knows an object. What is above imports it, and it imports nothing that is above.
 
+pub(crate) mod counted;
+
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,6 +14,7 @@ use tally_host::metrics::ProcessMetrics;
 use tally_host::{Later, Memory};
 use tracing::error;
 
+use self::counted::Count;
 use super::alarm::Alarms;
 use super::clients::held_bytes::HeldRoom;
 use super::clock::{TurnClock, Turns};
@@ -55,23 +58,8 @@ pub(crate) struct Ground {
     pub(crate) held: Arc<HeldRoom>,
     /// When a failed commit was logged, unix milliseconds.
     failed_commit_ms: Cell<Option<i64>>,
-    background: Rc<Cell<usize>>,
-}
-
-/// Work that goes on after its request was answered.
-struct Work(Rc<Cell<usize>>);
-
-impl Work {
-    fn begin(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(count.clone())
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
+    /// Work that no client waits for.
+    background: Count,
 }
 
 struct GroundBackground(Rc<Ground>);
@@ -105,7 +93,7 @@ impl Ground {
             metrics,
             held: held.clone(),
             failed_commit_ms: Cell::default(),
-            background: Rc::default(),
+            background: Count::default(),
         })
     }
 
@@ -148,7 +136,7 @@ impl Ground {
 
     /// Runs work that goes on after its request was answered.
     pub(crate) fn spawn(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
-        let held = Work::begin(&self.background);
+        let held = self.background.begin();
         let work = async move {
             work.await;
             drop(held);

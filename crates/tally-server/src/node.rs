@@ -20,6 +20,7 @@ use super::clock::Turns;
 use super::commits::{self, Commits};
 use super::far::{Caller, FarCall, Routed, Threads};
 use super::ground::Ground;
+use super::ground::counted::Count;
 use super::guest::Guest;
 use super::key::{ClassNumber, PlaceKey};
 use super::place::{Home, Place};
@@ -39,6 +40,13 @@ const CLOSED_PER_SWEEP: usize = 256;
 /// How many open objects are looked at for one that was not used lately, and as many again for one that is idle.
 const LOOKED_AT_MAX: usize = 64;
 
+/// How many calls wait until an object can be closed for theirs.
+const WAITING_MAX: usize = 1_024;
+
+/// How often and how many times such a call looks for an idle object: for a second in all. An edge waits 2 s or more.
+const ROOM_EVERY: Duration = Duration::from_millis(5);
+const ROOM_LOOKS_MAX: u32 = 200;
+
 /// How many files the scan for alarms opens before it lets others work.
 const SCANNED_AT_ONCE: u32 = 8;
 
@@ -51,6 +59,8 @@ pub(crate) struct Node {
     /// Open places, in the order in which they are looked at for one that can be closed.
     open: RefCell<VecDeque<Rc<Place>>>,
     open_max: usize,
+    /// How many calls wait for room.
+    waiting: Count,
 }
 
 impl Node {
@@ -63,6 +73,7 @@ impl Node {
             places: RefCell::default(),
             open: RefCell::default(),
             open_max,
+            waiting: Count::default(),
         })
     }
 
@@ -70,7 +81,8 @@ impl Node {
     pub(crate) fn run(self: &Rc<Self>, calls: mpsc::Receiver<FarCall>) {
         self.receive(calls);
         commits::run(&self.ground, &self.commits);
-        ringing::run(self.clone());
+        // Alarms leave room for the objects that they call, and for calls of clients.
+        ringing::run(self.clone(), self.open_max / 2);
         self.sweep();
         self.scan();
     }
@@ -232,7 +244,40 @@ impl Node {
         self.answer_here(&key, arrived, caller);
     }
 
+    /// Answers a call to an object of this thread, once there is room to open it.
     fn answer_here(self: &Rc<Self>, key: &PlaceKey, arrived: IncomingCall, caller: Caller) {
+        if self.has_room(key) || self.waiting.get() >= WAITING_MAX {
+            return self.answer_now(key, arrived, caller);
+        }
+        let waiting = self.waiting.begin();
+        let (node, key) = (self.clone(), key.clone());
+        self.ground.spawn(async move {
+            for _ in 0..ROOM_LOOKS_MAX {
+                tokio::time::sleep(ROOM_EVERY).await;
+                if node.has_room(&key) {
+                    break;
+                }
+            }
+            drop(waiting);
+            node.answer_now(&key, arrived, caller);
+        });
+    }
+
+    /// Whether an object is open, or can be opened.
+    fn has_room(&self, key: &PlaceKey) -> bool {
+        self.places.borrow().contains_key(key) || self.make_room().is_ok()
+    }
+
+    /// Closes an idle object if all that may be open are.
+    fn make_room(&self) -> Result<(), String> {
+        let open = self.places.borrow().len();
+        match open < self.open_max {
+            true => Ok(()),
+            false => self.close_one(),
+        }
+    }
+
+    fn answer_now(self: &Rc<Self>, key: &PlaceKey, arrived: IncomingCall, caller: Caller) {
         let place = match self.clone().place(key) {
             Ok(place) => place,
             Err(why) => return caller.hear(Err(why)),
@@ -281,9 +326,7 @@ impl Home for Node {
         if let Some(known) = self.places.borrow().get(key) {
             return Ok(known.clone());
         }
-        if self.places.borrow().len() >= self.open_max {
-            self.close_one()?;
-        }
+        self.make_room()?;
         let home: Rc<dyn Home> = self.clone();
         let place = Place::open(&home, key.clone())?;
         place.alarm.opened();

@@ -221,10 +221,10 @@ impl ServerOptions {
             "TALLY_RESP",
         ];
         let mut known = variables()?;
-        // Set and empty, it says that each counter has an object of its own.
-        let is_apart = known
-            .get(TABLET_COUNT)
-            .is_some_and(|text| text.trim().is_empty());
+        // Set and empty, or noted so, it says that each counter has an object of its own.
+        let tablets = known.get(TABLET_COUNT).cloned();
+        let tablets = tablets.as_deref().or(noted).unwrap_or(TABLETS_DEFAULT);
+        let tablets = tablets.trim().to_owned();
         known.retain(|_, value| !value.trim().is_empty());
         let access = known.get(ACCESS).cloned();
         known.retain(|name, _| !own.contains(&name.as_str()));
@@ -263,8 +263,8 @@ impl ServerOptions {
         set(SUBREQUESTS, SUBREQUESTS_DEFAULT.to_owned());
         set(OPEN_OBJECTS_MAX, open_objects_max.to_string());
         set(STARTED_AT, started_ms.to_string());
-        if !is_apart {
-            set(TABLET_COUNT, noted.unwrap_or(TABLETS_DEFAULT).to_owned());
+        if !tablets.is_empty() {
+            set(TABLET_COUNT, tablets);
         }
         let problem = settings::check_all(|name| known.get(name).cloned());
         problem.map_err(|problem| problem.to_string())?;

@@ -31,13 +31,13 @@ fn ring(place: &Rc<Place>) {
     });
 }
 
-/// Rings alarms as they are due, as long as the node lives.
-pub(crate) fn run(home: Rc<dyn Home>) {
+/// Rings alarms as they are due, as long as the node lives; at most `ringing_max` at a time.
+pub(crate) fn run(home: Rc<dyn Home>, ringing_max: usize) {
     let ground = home.ground().clone();
     let clock = ground.clock.clone();
     let work = async move {
         loop {
-            while let Some(key) = ground.alarms.pop(ground.clock.now_ms()) {
+            while let Some(key) = ground.alarms.pop(ground.clock.now_ms(), ringing_max) {
                 match home.clone().place(&key) {
                     Ok(place) => ring(&place),
                     Err(why) => {

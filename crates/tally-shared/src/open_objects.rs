@@ -85,8 +85,21 @@ fn admit_own(host: &Host, to: &CellAddress, user: ObjectUser) -> Result<(), u64>
     admitted.unwrap_or(Ok(()))
 }
 
-/// The answer to a write that was not admitted.
-pub fn overloaded(wait_ms: u64) -> Problem {
+/// Admits a write, or waits [as long as a read](room_soon).
+///
+/// # Errors
+/// `overloaded` where there is no room for its cell's object then. Nothing has begun.
+pub async fn admit_write(host: &Host, to: &CellAddress) -> Result<(), Problem> {
+    let user = ObjectUser::Single;
+    if admit(host, to, user).is_ok() {
+        return Ok(());
+    }
+    wait_for_room(host, || admit(host, to, user), soon_ms(host))
+        .await
+        .map_err(overloaded)
+}
+
+fn overloaded(wait_ms: u64) -> Problem {
     let seconds = u32::try_from(wait_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
     let detail = "too many counters are open here at once; nothing was counted, try again";
     Problem::new(Code::Overloaded, detail).with_retry_after(seconds)
@@ -102,7 +115,25 @@ pub fn room<'a>(
     user: ObjectUser,
     until_ms: i64,
 ) -> LocalBoxFuture<'a, Result<(), Fault>> {
-    Box::pin(async move { wait_for_room(host, || admit(host, to, user), until_ms).await })
+    let is_admitted = move || admit(host, to, user);
+    Box::pin(async move {
+        wait_for_room(host, is_admitted, until_ms)
+            .await
+            .map_err(no_room)
+    })
+}
+
+fn no_room(_wait_ms: u64) -> Fault {
+    Fault::Unavailable("too many counters are open here at once".to_owned())
+}
+
+/// Until when [`room_soon`] waits, unix milliseconds.
+fn soon_ms(host: &Host) -> i64 {
+    let wait_ms = match host.platform().closes_at_need() {
+        true => ROOM_AT_NEED_MS,
+        false => 0,
+    };
+    host.now_ms().saturating_add(wait_ms)
 }
 
 /// Waits until a cell's object may be opened: up to [`ROOM_AT_NEED_MS`] if idle objects are closed at need, otherwise
@@ -115,11 +146,7 @@ pub fn room_soon<'a>(
     to: &'a CellAddress,
     user: ObjectUser,
 ) -> LocalBoxFuture<'a, Result<(), Fault>> {
-    let wait_ms = match host.platform().closes_at_need() {
-        true => ROOM_AT_NEED_MS,
-        false => 0,
-    };
-    room(host, to, user, host.now_ms().saturating_add(wait_ms))
+    room(host, to, user, soon_ms(host))
 }
 
 /// Like [`room`], for a cell in an object of its own, whether or not tablets host others.
@@ -131,21 +158,27 @@ pub fn room_of_own<'a>(
     to: &'a CellAddress,
     until_ms: i64,
 ) -> LocalBoxFuture<'a, Result<(), Fault>> {
+    let is_admitted = move || admit_own(host, to, ObjectUser::Change);
     Box::pin(async move {
-        wait_for_room(host, || admit_own(host, to, ObjectUser::Change), until_ms).await
+        wait_for_room(host, is_admitted, until_ms)
+            .await
+            .map_err(no_room)
     })
 }
 
+/// Waits until an object is admitted.
+///
+/// # Errors
+/// Milliseconds until there may be room, where that is too late.
 async fn wait_for_room(
     host: &Host,
     admit: impl Fn() -> Result<(), u64>,
     until_ms: i64,
-) -> Result<(), Fault> {
+) -> Result<(), u64> {
     while let Err(wait_ms) = admit() {
         let wait_ms = wait_ms.max(ROOM_EVERY_MS);
         if host.now_ms().saturating_add_unsigned(wait_ms) > until_ms {
-            let what = "too many counters are open here at once";
-            return Err(Fault::Unavailable(what.to_owned()));
+            return Err(wait_ms);
         }
         host.sleep_ms(wait_ms).await;
     }

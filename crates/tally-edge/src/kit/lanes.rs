@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::hash::Hash;
 use std::task::{Poll, Waker};
 
@@ -56,12 +56,12 @@ pub trait LaneKind: Sized + 'static {
     /// An extra receiver of the outcome; the items check for it by themselves.
     type Watcher;
 
-    /// Succeeds where a target may be called now.
+    /// Succeeds once a target may be called.
     ///
     /// # Errors
     /// `overloaded`.
-    fn admit(_host: &Host, _to: &Self::Target) -> Result<(), Problem> {
-        Ok(())
+    fn admit(_host: &Host, _to: &Self::Target) -> impl Future<Output = Result<(), Problem>> {
+        ready(Ok(()))
     }
 
     /// The outcome of a batch whose sender is gone.
@@ -287,7 +287,7 @@ pub async fn carry<L: LaneKind>(
     load: L::Batchable,
     begun_ms: i64,
 ) -> Result<Arrival<L::Outcome, PositionOf<L>>, Problem> {
-    L::admit(&context.host, to)?;
+    L::admit(&context.host, to).await?;
     let ticket = join::<L>(&context.host, to, load, None)?;
     begin_sweep(context);
     if ticket.sends {

@@ -12,7 +12,6 @@ use crate::write::lead_reports::LeadReports;
 use tally_api::metrics::Metric;
 use tally_core::counter::flush::{Load, Refusal, newest_at};
 use tally_core::counter::nonces::Nonce;
-use tally_core::isolate::open_slots::ObjectUser;
 use tally_host::Host;
 use tally_shared::call_batcher::Batcher;
 use tally_shared::call_within;
@@ -63,8 +62,8 @@ impl LaneKind for CellLane {
     type Outcome = FlushOutcome;
     type Watcher = FlushWatch;
 
-    fn admit(host: &Host, to: &CellAddress) -> Result<(), Problem> {
-        open_objects::admit(host, to, ObjectUser::Single).map_err(open_objects::overloaded)
+    async fn admit(host: &Host, to: &CellAddress) -> Result<(), Problem> {
+        open_objects::admit_write(host, to).await
     }
 
     fn lost() -> FlushOutcome {

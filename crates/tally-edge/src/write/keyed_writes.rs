@@ -14,7 +14,6 @@ use tally_core::counter::id::{CounterId, Datacenter};
 use tally_core::counter::ledger::{KeySource, KeyedOutcome, KeyedWrite, Recorded};
 use tally_core::counter::nonces::FlushEffect;
 use tally_core::counter::total::Value;
-use tally_core::isolate::open_slots::ObjectUser;
 pub use tally_shared::keyed_calls::count_keyed;
 use tally_shared::keyed_calls::{count_unclaimed, recall_keyed};
 use tally_shared::open_objects;
@@ -50,12 +49,7 @@ pub async fn count_one(
 ) -> Result<(Answer, Option<i64>), Problem> {
     let here = context.datacenter();
     let delta = write.added.max(write.removed);
-    open_objects::admit(
-        &context.host,
-        &CellAddress::lead(counter, &here),
-        ObjectUser::Single,
-    )
-    .map_err(open_objects::overloaded)?;
+    open_objects::admit_write(&context.host, &CellAddress::lead(counter, &here)).await?;
     let (mut lead, mut outcome) = (here.clone(), Ok(KeyedOutcome::NotWhole));
     for _ in 0..ROUNDS_MAX {
         let only = std::slice::from_ref(&write);
