@@ -1,6 +1,6 @@
 # Every command does its own set-up first; once it is done that costs a fraction of a second.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-check build native openapi script fixture dev serve package test redis-suites redis-clients soak converge docs mutants check bench bench-boards bench-clients bench-resp bench-rpc bench-tail bench-tops bench-export bench-setup clean
+.PHONY: help setup setup-check build native openapi script fixture dev serve package test kills-workerd kills-native redis-suites redis-clients soak converge docs mutants check bench bench-boards bench-clients bench-resp bench-rpc bench-tail bench-tops bench-export bench-setup clean
 
 # The project's own node runs its tools. It stays off the PATH here: npm replaces it during set-up.
 NODE := node_modules/.bin/node
@@ -68,13 +68,19 @@ test: build
 	cargo test --locked
 	cargo build --locked --bins --tests
 	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'scripts/*.test.mjs' 'benches/*.test.mjs' 'tests/crash/*.test.mjs' 'tests/dashboard/*.test.mjs' 'tests/upgrade/*.test.mjs' 'tests/histories/*.test.mjs' 'simulation/ledger/*.test.mjs' 'simulation/mutants/*.test.mjs' 'package/test/*.test.mjs'
-	$(NODE) --test --test-reporter=spec 'tests/servers/*.test.mjs' 'tests/kubernetes/*.test.mjs'
-	$(NODE) --test --test-reporter=spec 'tests/docs/*.test.mjs'
-	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs && $(NODE) tests/histories/served.mjs
+	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'tests/servers/*.test.mjs' 'tests/kubernetes/*.test.mjs' 'tests/docs/*.test.mjs'
 	$(NODE) --test --test-concurrency=2 --test-reporter=spec 'tests/server/*.test.mjs'
-	NATIVE=1 $(NODE) tests/crash/run.mjs KILLS=10 && NATIVE=1 $(NODE) tests/crash/data.mjs KILLS=3 && NATIVE=1 $(NODE) tests/crash/storage.mjs && NATIVE=1 $(NODE) tests/histories/served.mjs
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target kills-workerd kills-native
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/e2e --project 'virtual*' --project tablets --project platform --project 'one worker' --project server
 	PATH="$(CURDIR)/node_modules/.bin:$$PATH" $(NODE) node_modules/vitest/vitest.mjs run --root tests/browser
+
+# Both wait for servers that start again.
+kills-workerd:
+	$(NODE) tests/crash/run.mjs && $(NODE) tests/crash/data.mjs && $(NODE) tests/crash/storage.mjs && $(NODE) tests/histories/served.mjs
+
+kills-native: export NATIVE := 1
+kills-native:
+	$(NODE) tests/crash/run.mjs KILLS=10 && $(NODE) tests/crash/data.mjs KILLS=3 && $(NODE) tests/crash/storage.mjs && $(NODE) tests/histories/served.mjs
 
 # FROM is the first seed. Seeds of a run that is not named are those of its second. HISTORY is a folder for the histories.
 SOAK_REPORT := $(CURDIR)/target/soak.json

@@ -53,6 +53,7 @@ const TESTS = {
   "half a minute and more passes in it, of which nothing is the server's": [
     "an admin sees what each cell stores", "the parts of Redis's values are the sums",
     "a share ends when it was to end", "a revoked key ends in another isolate within the bound",
+    "a counter that ends by its own setting ends no later",
   ],
   "a client that calls while the server starts again is refused its connection, which is no answer of Tally": [
     "objects that are let go under load",
