@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import net from "node:net";
 import { describe, test } from "node:test";
+import { freePorts } from "../servers/programs.mjs";
 import { placeFor } from "./place.mjs";
 
 const CLOSE_MS_MAX = 30_000;
@@ -77,7 +78,7 @@ class Line {
 
 /** Resolves once a condition holds, which nothing reports. */
 async function reaches(condition, until, what) {
-  while (!condition()) {
+  while (!(await condition())) {
     assert.ok(performance.now() < until, what);
     await new Promise((done) => setTimeout(done, 20));
   }
@@ -167,6 +168,23 @@ describe("with few descriptors, the native server", () => {
     assert.equal(code, 1);
     assert.match(server.errors, /64 descriptors are too few: .*at least 320 with ulimit -n/);
   });
+});
+
+describe("with an output that takes nothing, the native server", () => {
+  const OUTPUTS = [["/dev/full", "/dev/null"], ["/dev/null", "/dev/full"], ["/dev/full", "/dev/full"]];
+  for (const [output, errors] of OUTPUTS) {
+    test(`counts with its output to ${output} and its log to ${errors}`, WITHIN, async () => {
+      const [port] = await freePorts(1);
+      const to = ["bash", "-c", `exec "$@" > ${output} 2> ${errors}`, "bash"];
+      const server = place.server({ before: to, port, options: ["--log", "debug"] });
+      const url = `http://127.0.0.1:${port}`;
+      const answers = () => fetch(`${url}/healthz`).then(({ status }) => status === 200, () => false);
+      await reaches(answers, performance.now() + 20_000, "health");
+      assert.equal((await add(url, "a")).status, 200);
+      assert.equal(await strong(url, "a"), 1);
+      assert.deepEqual(await server.end(), { code: 0, signal: null });
+    });
+  }
 });
 
 describe("with clients that are slow or hostile, the native server", () => {

@@ -26,11 +26,12 @@ export class NativeServer {
   urls = [];
 
   /**
-   * folder: of the data. options: of the program. variables: TALLY_ ones. before: a command that executes the program.
+   * folder: of the data. port: 0 for a free one. options: of the program. variables: TALLY_ ones. before: a command
+   * that executes the program.
    */
-  constructor({ folder, options = [], variables = {}, before = [] }) {
+  constructor({ folder, port = 0, options = [], variables = {}, before = [] }) {
     if (!existsSync(PROGRAM)) throw new Error(`${PROGRAM} is missing: cargo build -p tally-server makes it`);
-    const [program, ...more] = [...before, PROGRAM, "--port", "0", "--data", folder, ...options];
+    const [program, ...more] = [...before, PROGRAM, "--port", `${port}`, "--data", folder, ...options];
     const env = { PATH: process.env.PATH, ...variables };
     this.#child = spawn(program, more, { stdio: ["ignore", "pipe", "pipe"], env });
     running.add(this.#child);

@@ -19,6 +19,9 @@
 //!
 //! Life: options → data folder → settings → listeners → threads → ready → signal → drained → closed → exit 0.
 
+// They panic where the line cannot be written.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod alarm;
 mod clients;
 mod clock;
@@ -44,6 +47,8 @@ mod socket;
 mod store;
 mod webhook;
 
+use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -90,7 +95,7 @@ fn main() -> ExitCode {
     match run(serve(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            eprintln!("serve: {sentence}");
+            tell(io::stderr(), format_args!("serve: {sentence}"));
             ExitCode::FAILURE
         }
     }
@@ -224,14 +229,15 @@ impl Doors {
 
     /// Says where the server answers.
     fn announce(&self) {
+        let tell = |sentence: fmt::Arguments<'_>| tell(io::stdout(), sentence);
         if let Some(resp_url) = &self.resp_url {
-            println!("Redis's clients connect to {resp_url}");
+            tell(format_args!("Redis's clients connect to {resp_url}"));
         }
-        println!(
+        tell(format_args!(
             "Tally is ready on {}\nThe dashboard is on {}/dashboard/",
             self.urls.join(", "),
             self.urls.first().map_or("", String::as_str)
-        );
+        ));
     }
 }
 
@@ -309,18 +315,23 @@ async fn serve(options: &ServerOptions) -> Result<(), String> {
 fn begin(seat: Seat) -> Result<JoinHandle<()>, String> {
     let work = move || {
         if let Err(why) = run(seat.run()) {
-            eprintln!("serve: {why}");
+            tell(io::stderr(), format_args!("serve: {why}"));
             std::process::exit(EXIT_FAILED);
         }
     };
     std::thread::Builder::new().spawn(work).map_err(said)
 }
 
+/// Writes a line. Where it cannot be written, as to a full disk, nobody hears of it, and nothing ends.
+fn tell(mut to: impl io::Write, sentence: fmt::Arguments<'_>) {
+    let _ = writeln!(to, "{sentence}");
+}
+
 fn number_of(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-fn said(error: std::io::Error) -> String {
+fn said(error: io::Error) -> String {
     error.to_string()
 }
 

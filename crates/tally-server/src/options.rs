@@ -281,6 +281,7 @@ fn keys_of(file: &Path) -> Result<String, String> {
     let keys = keys.map_err(|error| format!("--keys {}: {error}", file.display()))?;
     match keys.trim().is_empty() {
         true => Err(format!("--keys {}: the file is empty", file.display())),
-        false => Ok(keys),
+        // Editors of Windows write a byte order mark.
+        false => Ok(keys.trim_start_matches('\u{feff}').to_owned()),
     }
 }

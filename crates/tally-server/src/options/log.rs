@@ -22,7 +22,11 @@ pub(crate) enum LogFormat {
 
 /// Begins the log of this process.
 pub(super) fn begin(least: LevelFilter, format: LogFormat) {
-    let lines = fmt().with_writer(std::io::stderr).with_max_level(least);
+    // A line that cannot be written is lost; what says so by default is `eprintln!`, which panics then.
+    let lines = fmt()
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
+    let lines = lines.with_max_level(least);
     // It fails only where a log has begun already.
     let _ = match format {
         LogFormat::Text => lines.event_format(Sentence).try_init(),

@@ -143,13 +143,12 @@ impl DataFolder {
     /// If the note cannot be written.
     pub(crate) fn note_tablets(&self, tablets: &str) -> Result<(), String> {
         let written = self.registry.write_note(TABLETS, tablets);
-        written.map_err(|why| {
-            format!(
-                "the data folder {} cannot be used: {why}",
-                self.path.display()
-            )
-        })
+        written.map_err(|why| unusable(&self.path, &why))
     }
+}
+
+fn unusable(path: &Path, why: &str) -> String {
+    format!("the data folder {} cannot be used: {why}", path.display())
 }
 
 /// Makes an empty registry, completely or not at all.
@@ -157,9 +156,10 @@ fn make_registry(file: &Path) -> Result<(), String> {
     let refused = |error: io::Error| refusal(file, &error);
     let fresh = file.with_extension("new");
     unless_missing(fs::remove_file(&fresh)).map_err(refused)?;
-    registry::make(&fresh)?;
+    let folder = file.parent().unwrap_or(file);
+    registry::make(&fresh).map_err(|why| unusable(folder, &why))?;
     fs::rename(&fresh, file).map_err(refused)?;
-    file.parent().map_or(Ok(()), sync_folder).map_err(refused)
+    sync_folder(folder).map_err(refused)
 }
 
 /// Whether the folder is a new one.

@@ -20,8 +20,13 @@ const PREPARED_MAX: usize = 64;
 
 /// How a database is used: one connection, so no shared memory beside it; a page cache of 256 KB at the most, because
 /// it is most of what an open object costs.
-const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA cache_size = -256; \
-    PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;";
+const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; \
+    PRAGMA journal_size_limit = 4194304;";
+
+/// After these, in a call of its own: it writes the first page of a new database after it has returned its row, and
+/// only who steps on to the end hears that the disk is full. A connection that was kept had no log, so each of its
+/// commits failed.
+const SET_LOG: &str = "PRAGMA journal_mode = WAL";
 
 /// Before these, of a database that is made now, until its first commit: a checkpoint would write to the file what the
 /// log does not have durably.
@@ -83,6 +88,16 @@ fn connect(file: &Path, settings: &str) -> Result<Connection, String> {
     for settings in [settings, SETTINGS] {
         connection.execute_batch(settings).map_err(said)?;
     }
+    let mut set_log = connection.prepare(SET_LOG).map_err(said)?;
+    let modes = set_log.query_map([], |row| row.get::<_, String>(0));
+    let modes: Result<Vec<_>, _> = modes.and_then(Iterator::collect);
+    let modes = modes.map_err(said)?;
+    if modes != ["wal"] {
+        return Err(format!(
+            "it has no write-ahead log, but the modes {modes:?}"
+        ));
+    }
+    drop(set_log);
     connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
     Ok(connection)
 }
@@ -112,5 +127,18 @@ pub(super) fn sync_known_log(file: &Path) -> std::io::Result<Option<File>> {
         Ok(log) => log.sync_data().map(|()| Some(log)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::open;
+
+    #[test]
+    fn a_connection_without_a_write_ahead_log_is_refused() {
+        let refused = open(Path::new(":memory:")).err();
+        assert!(refused.is_some_and(|why| why.contains("no write-ahead log")));
     }
 }
