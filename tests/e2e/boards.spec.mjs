@@ -246,6 +246,7 @@ test("what is asked or written wrongly is refused by its name, and nothing has c
   await write("unknown-field", '{"score":1,"points":2}');
   for (const body of ["", "{", '{"score":01}']) await write("invalid-json", body);
   await write("invalid-precondition", '{"score":2}', { "If-Match": "x" });
+  await write("invalid-precondition", '{"score":2}', { "If-None-Match": "*" });
   await write("precondition-failed", '{"score":2}', { "If-Match": '"0000000000000000"' });
   const { json: wrong } = await world.refused(400, "invalid-id", "POST", `/boards/wrong/members/${"x".repeat(513)}`, {
     body: '{"score":1}',

@@ -109,6 +109,7 @@ test("what cannot be read never passes", async () => {
     [numbers(11).map(() => "api").join(","), {}, 400, "invalid-policy"],
     ["held", {}, 400, "needs-hold"],
     ["api;strange=1", {}, 400, "invalid-query"],
+    ["api;key=", {}, 400, "invalid-query"],
     ["api;key=x-key", { "x-key": "k".repeat(513) }, 400, "invalid-id"],
     ["api;key=x-key", { "x-key": ".." }, 400, "invalid-id"],
     ["api;cost=x-cost", { "x-cost": "0" }, 400, "invalid-cost"],

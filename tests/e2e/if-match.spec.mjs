@@ -108,6 +108,11 @@ test("what is no precondition is refused, and a weak tag never fits", async () =
       await world.refused(400, "invalid-precondition", method, path, ifMatch(tag, { body }));
     }
   }
+  for (const tag of ["*", `"${version}"`]) {
+    for (const [method, path, body] of CALLS) {
+      await world.refused(400, "invalid-precondition", method, path, { body, headers: { "If-None-Match": tag } });
+    }
+  }
   const weak = (await world.call("GET", "/counters/a")).headers.get("etag");
   expect(weak).toMatch(/^W\//);
   for (const [method, path, body] of CALLS) {

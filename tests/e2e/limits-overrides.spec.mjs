@@ -264,6 +264,9 @@ test("overrides hold for several checks, for the gate, for limits of concurrency
   expect(first.json).toMatchObject({ limit: 2, remaining: 1, override: "a" });
   expect(first.json.hold.expires_at).toBeLessThanOrEqual(world.now() + 9_000);
   expect([(await hold()).status, (await hold()).status]).toEqual([200, 429]);
+  for (const [key, status] of [["vip", 200], ["bad", 429], ["other", 400]]) {
+    expect((await world.call("POST", `/limits/p/${key}`, body({ cost: 11 }))).status, key).toBe(status);
+  }
   await put(world, "watch", { limit: 10, window_seconds: 60, shadow: true });
   await override("watch", "a", { blocked: true });
   const watched = (await check(world, "watch", "a")).json;
@@ -309,6 +312,13 @@ test("an export has the overrides, and an import brings them back", async () => 
   expect([report.policies, report.overrides, report.rejected]).toEqual([2, 3, 0]);
   expect(await listed()).toEqual(before);
   expect(await limitOf("p", "acme-1")).toEqual([20, "acme-*"]);
+  await put(world, "p", { limit: 11, window_seconds: 60 });
+  await override("p", "acme-*", { limit: 21 });
+  const again = await world.well("POST", "/import?mode=add", { body: exported });
+  expect([again.policies, again.overrides, again.rejected]).toEqual([2, 3, 0]);
+  expect([await limitOf("p", "other"), await limitOf("p", "acme-1")], "what exists stays").toEqual([
+    11, [21, "acme-*"],
+  ]);
 });
 
 test("whoever may change a policy may change its overrides, and the audit log says who did", async () => {

@@ -154,8 +154,8 @@ describe("without faults", () => {
     expect((await check(world, "shadow", "a", shadow)).json).toMatchObject({
       allowed: true, shadow: { would_allow: true },
     });
-    for (const _ of numbers(2)) {
-      const watched = await check(world, "shadow", "a", shadow);
+    for (const cost of [1, 1, 2]) {
+      const watched = await check(world, "shadow", "a", { ...shadow, cost });
       expect([watched.status, watched.json.allowed, watched.json.shadow.would_allow]).toEqual([200, true, false]);
     }
   });

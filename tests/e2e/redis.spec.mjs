@@ -322,6 +322,12 @@ test("a board is the same by both interfaces: a sorted set here", () =>
     expect((await world.strong("race")).value).toBe(5);
     // One that was configured stays, and its settings hold.
     await board("PUT", "laps", '{"keep":"best","order":"asc","scores":"integer"}');
+    await world.well("PUT", "/boards/two", { body: '{"members_max":2}' });
+    expect(await result(world, "ZADD", "two", "1", "a", "2", "a", "3", "b")).toBe(2);
+    expect(await result(world, "ZREM", "two", "b")).toBe(1);
+    const { error } = await run(world, "ZADD", "two", "9", "a", "2", "b", "3", "c");
+    expect(error).toMatch(/members_max.*nothing was changed$/);
+    expect(await result(world, "ZRANGE", "two", "0", "-1", "WITHSCORES")).toEqual(["a", "2"]);
     expect(await result(world, "ZADD", "laps", "70", "ann")).toBe(1);
     expect(await result(world, "ZADD", "laps", "CH", "80", "ann")).toBe(0);
     expect((await run(world, "ZADD", "laps", "1", "bob", "70.5", "ann")).error).toBe(

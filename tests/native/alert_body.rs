@@ -107,6 +107,10 @@ const WRONG: &[(&str, Code)] = &[
     (r#"{"when":{}}"#, Code::InvalidBody),
     (r#"{"when":{"value":{}}}"#, Code::InvalidBody),
     (r#"{"when":{"value":{"above":1.5}}}"#, Code::InvalidBody),
+    (
+        r#"{"when":{"value":{"above":5,"below":6}}}"#,
+        Code::InvalidBody,
+    ),
     (r#"{"when":{"value":{"above":null}}}"#, Code::InvalidBody),
     (
         r#"{"when":{"value":{"above":9007199254740992}}}"#,

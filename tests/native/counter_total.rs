@@ -142,6 +142,7 @@ proptest! {
         prop_assert_eq!(least.negated().size(), -least.size());
         let text = least.within_62_bits().to_string();
         prop_assert!(text == least.to_string() || least.within_62_bits().unsigned_abs() == 1 << 62);
+        prop_assert_eq!(least.is_beyond_62_bits(), text != least.to_string());
     }
 
     #[test]

@@ -205,10 +205,12 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     missing.dedup();
     let in_window =
         |counter: &SummedCounter<'_>| i64::try_from(counter.window_count()).unwrap_or(i64::MAX);
+    let mut is_clamped = false;
     let amount = match measure {
         Measure::Value | Measure::Digest(_) => {
             let values = counters.iter().map(SummedCounter::value);
             let value = values.fold(Value::default(), Value::plus);
+            is_clamped = value.is_beyond_62_bits();
             Amount::Number(value.within_62_bits())
         }
         Measure::RatePerMinute => {
@@ -248,6 +250,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
         amount,
         as_of_ms: Some(begun_ms).filter(|_| missing.is_empty()),
         is_exact: counters.iter().all(SummedCounter::is_exact)
+            && !is_clamped
             && !matches!(measure, Measure::UniquesIn(_)),
         missing,
     }

@@ -236,10 +236,11 @@ fn condition_of(when: When) -> Result<Condition, Problem> {
     if above.is_none() && below.is_none() {
         return refuse(format!("{name} needs above, below or both"));
     }
+    let (above, below) = thresholds_of(above, below)?;
     Ok(Condition {
         measure: make(seconds),
-        above: above.map(threshold_of).transpose()?,
-        below: below.map(threshold_of).transpose()?,
+        above,
+        below,
     })
 }
 
@@ -248,6 +249,21 @@ fn digest_of(every: &str) -> Result<Condition, Problem> {
         "day" => Ok(Condition::digest(DAY_SECONDS)),
         "week" => Ok(Condition::digest(WEEK_SECONDS)),
         _ => refuse("digest needs every: \"day\" or \"week\""),
+    }
+}
+
+/// What is too much, and what is too little. No number may be both.
+fn thresholds_of(
+    above: Option<f64>,
+    below: Option<f64>,
+) -> Result<(Option<i64>, Option<i64>), Problem> {
+    let above = above.map(threshold_of).transpose()?;
+    let below = below.map(threshold_of).transpose()?;
+    match (above, below) {
+        (Some(most), Some(least)) if least > most => refuse(format!(
+            "each number is above {most} or below {least}, so the alert would never end: give a `below` of at most `above`"
+        )),
+        _ => Ok((above, below)),
     }
 }
 

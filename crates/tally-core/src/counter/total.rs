@@ -360,6 +360,11 @@ impl Value {
         }
     }
 
+    /// Whether [`Self::within_62_bits`] clamps it.
+    pub fn is_beyond_62_bits(self) -> bool {
+        self.magnitude() > Sum::from(1_u128 << WITHIN_BITS)
+    }
+
     /// A monotone measure of the value that seldom changes: a step is an eighth of a power of two.
     pub fn size(self) -> i32 {
         let magnitude = self.magnitude();

@@ -366,6 +366,18 @@ impl Import<'_> {
         Some(self.step_key(name, &step, &[]).key)
     }
 
+    /// Whether a policy, an override or an alert that exists stays as it is.
+    ///
+    /// # Errors
+    /// `already-exists`, if it is another one and only new ones are taken.
+    fn stays(&self, what: &str, is_other: bool) -> Result<bool, Problem> {
+        match self.mode {
+            ImportMode::Create if is_other => Err(exists(what)),
+            ImportMode::Create | ImportMode::Replace => Ok(false),
+            ImportMode::Add => Ok(true),
+        }
+    }
+
     async fn policy(&self, number: u64, name: &str, body: &str) -> Result<(), Problem> {
         let once = self.put_key(number, name, body);
         let name = PolicyName::parse(name)?;
@@ -373,14 +385,16 @@ impl Import<'_> {
         self.caller
             .may_limit(Scope::Admin, &limit_right(&name, None))?;
         let host = &self.context.host;
-        if self.mode == ImportMode::Create {
+        if self.mode != ImportMode::Replace {
             let get = GetPolicy {
                 name: name.clone(),
                 known: None,
             };
             let known = call(host, &get).await?;
-            if known.is_some_and(|known| known.policy != policy) {
-                return Err(exists("policy"));
+            if let Some(known) = known
+                && self.stays("policy", known.policy != policy)?
+            {
+                return Ok(());
             }
         }
         let put = PutPolicy {
@@ -414,9 +428,10 @@ impl Import<'_> {
         let listed = listed.ok_or_else(|| policies::not_found(&name))?;
         // What has ended since the export is taken all the same, and is in effect for nobody.
         let over = parse_override(body.as_bytes(), &listed.policy, i64::MIN)?;
-        let is_other = listed.overrides.iter().any(|(_, known)| *known != over);
-        if self.mode == ImportMode::Create && is_other {
-            return Err(exists("override"));
+        if let Some((_, known)) = listed.overrides.first()
+            && self.stays("override", *known != over)?
+        {
+            return Ok(());
         }
         let put = PutOverride {
             policy: name.clone(),
@@ -443,11 +458,10 @@ impl Import<'_> {
         if let Some(over) = &over {
             alerts::may(&self.caller, over)?;
         }
-        if over
-            .as_ref()
-            .is_some_and(|over| *over != put.alert && self.mode == ImportMode::Create)
+        if let Some(over) = &over
+            && self.stays("alert", *over != put.alert)?
         {
-            return Err(exists("alert"));
+            return Ok(());
         }
         if put.secret.is_none() {
             let without = &mut self.report.alerts_without_secret;

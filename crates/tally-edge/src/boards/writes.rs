@@ -126,7 +126,7 @@ async fn write_one(
     action: MemberAction,
     once: Option<OnceKey>,
 ) -> Result<Answer, Problem> {
-    let condition = context.header("if-match");
+    let condition = context.precondition()?;
     let condition = condition.as_deref().map(parse_if_match).transpose()?;
     context.visitor().admit(board.as_str())?;
     let _waiting = context.waiting();
@@ -248,7 +248,7 @@ pub async fn write_many(
     board: CounterId,
 ) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    if context.header("if-match").is_some() {
+    if context.precondition()?.is_some() {
         let detail = "`If-Match` is about one member: write to it alone; nothing was written";
         return Err(Problem::new(Code::InvalidPrecondition, detail));
     }

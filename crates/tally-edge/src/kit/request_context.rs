@@ -135,6 +135,19 @@ impl RequestContext {
         self.request.header(name)
     }
 
+    /// The value of `If-Match` of a write.
+    ///
+    /// # Errors
+    /// `invalid-precondition` for `If-None-Match`: if it were ignored, a write would be done that its client forbids.
+    pub fn precondition(&self) -> Result<Option<String>, Problem> {
+        if self.header("if-none-match").is_some() {
+            let detail =
+                "writes take `If-Match`; leave `If-None-Match` to reads; nothing was written";
+            return Err(Problem::new(Code::InvalidPrecondition, detail));
+        }
+        Ok(self.header("if-match"))
+    }
+
     /// The datacenter where the request entered: its colo or the region of that, or `LOCAL` where the platform names
     /// none.
     pub fn datacenter(&self) -> Datacenter {

@@ -21,8 +21,7 @@ use crate::kit::respond::Answer;
 use tally_api::access::Caller;
 use tally_api::limits::batch::CheckBatch;
 use tally_api::limits::{
-    CheckLine, CheckResult, check_cost, check_takes, is_allowed, many_json, parse_checks,
-    refused_many_json,
+    CheckLine, CheckResult, check_takes, is_allowed, many_json, parse_checks, refused_many_json,
 };
 use tally_api::metrics::Metric;
 use tally_api::query::Query;
@@ -126,7 +125,7 @@ pub fn check_sums(checks: &[ResolvedCheck]) -> Result<(), Problem> {
     for resolved in enforced() {
         let of_key = enforced().filter(|other| resolved.is_alike(other));
         let sum = of_key.fold(0_u64, |sum, other| sum.saturating_add(other.cost));
-        check_cost(&resolved.client_name, &resolved.policy, sum).map_err(|problem| {
+        resolved.check_cost(sum).map_err(|problem| {
             let detail = format!("the costs of one key add up to {sum}: {}", problem.detail());
             Problem::new(problem.code(), detail)
         })?;

@@ -38,6 +38,12 @@ pub async fn gate(
 ) -> Result<Answer, Problem> {
     let (names, options) = path.split_once(';').unwrap_or((path, ""));
     let options = Query::parse(&options.replace(';', "&"), &["key", "cost"])?;
+    for name in ["key", "cost"] {
+        if options.get(name) == Some("") {
+            let detail = format!("`{name}` has no value; give it the name of a header");
+            return Err(Problem::new(Code::InvalidQuery, detail));
+        }
+    }
     let key = key_of(context, options.get("key"))?;
     let cost = cost_of(context, options.get("cost"))?;
     let names = names.split(',').map(PolicyName::parse);

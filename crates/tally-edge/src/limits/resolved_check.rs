@@ -67,8 +67,7 @@ impl ResolvedCheck {
                 (policy, over, client_name.clone(), Owner::default())
             }
         };
-        check_cost(&client_name, &policy, request.cost)?;
-        Ok(Self {
+        let resolved = Self {
             to: call::limiter_of(&context.host, Some(here), &name, &key),
             client_name,
             name,
@@ -77,7 +76,22 @@ impl ResolvedCheck {
             key,
             cost: request.cost,
             owner,
-        })
+        };
+        resolved.check_cost(resolved.cost)?;
+        Ok(resolved)
+    }
+
+    /// Refuses a cost that no limiter would admit, unless a shadow policy only watches or an override decides.
+    ///
+    /// # Errors
+    /// As [`check_cost`].
+    pub fn check_cost(&self, cost: u64) -> Result<(), Problem> {
+        let is_limited =
+            |known: &Rc<KeyOverride>| matches!(known.over.effect, OverrideEffect::Limited { .. });
+        match self.policy.is_shadow || !self.over.as_ref().is_none_or(is_limited) {
+            true => Ok(()),
+            false => check_cost(&self.client_name, &self.policy, cost),
+        }
     }
 
     /// The message of this check alone.

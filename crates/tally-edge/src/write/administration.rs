@@ -105,7 +105,7 @@ async fn operate(
     metric: Metric,
 ) -> Result<Answer, Problem> {
     let key = key_of(context, &sent).await?;
-    let header = context.header("if-match");
+    let header = context.precondition()?;
     let condition = header.as_deref().map(parse_if_match).transpose()?;
     let is_delete = operation == Operation::Delete;
     let operate = Operate {

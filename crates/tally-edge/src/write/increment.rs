@@ -65,7 +65,7 @@ impl Write {
             let detail = "`ttl_seconds` goes with an increment; leave it out of a decrement";
             return Err(Problem::new(Code::InvalidBody, detail));
         }
-        let if_match = context.header("if-match");
+        let if_match = context.precondition()?;
         if caller.is_public() {
             let mut needs = needs(adds, body.at_ms.is_some(), if_match.is_some());
             needs.extend(body.ttl_if_new.map(|_| Permission::Ttl));

@@ -321,7 +321,7 @@ impl Loaded {
         };
         let is_changed = after != before;
         if is_changed {
-            if self.is_full(name, before.as_ref(), after.as_ref()) {
+            if !self.has_room(Growth::of(name, before.as_ref(), after.as_ref())) {
                 return Ok(Err(MemberRefusal::Full));
             }
             self.put(rows, name, before.as_ref(), after.as_ref())?;
@@ -340,25 +340,45 @@ impl Loaded {
         Ok(Ok((stand, after, is_changed)))
     }
 
-    pub(super) fn is_full(
-        &self,
-        name: &[u8],
-        before: Option<&Member>,
-        after: Option<&Member>,
-    ) -> bool {
-        let Some(after) = after else {
-            return false;
-        };
+    /// Whether the board may grow by so much.
+    pub(super) fn has_room(&self, growth: Growth) -> bool {
         let settings = &self.head.settings;
-        let more =
-            bytes_of(name, after).saturating_sub(before.map_or(0, |before| bytes_of(name, before)));
         let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
-        let is_new = before.is_none();
         // Each shard gets an equal part, and the first ones the remainder.
         let shards = u64::from(self.role.layout.shards.max(1));
         let is_first = u64::from(self.role.at.shard) < settings.members_max % shards;
         let members_max = (settings.members_max / shards + u64::from(is_first)).max(1);
-        (is_new && self.head.members >= members_max)
-            || (more > 0 && self.head.bytes.saturating_add(more) > bytes_max)
+        let members = self.head.members.saturating_add(growth.members);
+        let bytes = self.head.bytes.saturating_add(growth.bytes);
+        (growth.members == 0 || members <= members_max) && (growth.bytes == 0 || bytes <= bytes_max)
+    }
+}
+
+/// By how much a board grows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Growth {
+    members: u64,
+    bytes: u64,
+}
+
+impl Growth {
+    /// That of a member's change.
+    pub(super) fn of(name: &[u8], before: Option<&Member>, after: Option<&Member>) -> Self {
+        let Some(after) = after else {
+            return Self::default();
+        };
+        let before_bytes = before.map_or(0, |before| bytes_of(name, before));
+        Self {
+            members: u64::from(before.is_none()),
+            bytes: bytes_of(name, after).saturating_sub(before_bytes),
+        }
+    }
+
+    /// That of both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            members: self.members.saturating_add(other.members),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 }

@@ -91,7 +91,7 @@ fn text_of_refusal(refusal: MemberRefusal) -> &'static str {
         MemberRefusal::KeepsBest => "this board keeps the best score: send ZADD",
         MemberRefusal::Full => {
             "this board has as many members, or as many bytes, as it may: raise members_max, or remove members; \
-             members that stood before were written"
+             nothing was changed"
         }
         MemberRefusal::Changed => "the member has changed",
     }
@@ -173,7 +173,7 @@ pub(super) fn zadd(set: &mut dyn SortedSet, args: &[String]) -> SortedResult {
         return increase(set, member, delta, &options);
     }
     let writes = scores_of(&options, &args[2 + words..])?;
-    // All or nothing, except for lack of room.
+    // All or nothing.
     for (member, write) in &writes {
         set.write(member, write, true)?.map_err(refusal_of)?;
     }

@@ -1,11 +1,14 @@
 //! Commands of a sorted set, run on a board. Those of one message are one commit. A command whose attempt has a name is
 //! run once.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{BoardCore, Loaded, Misplaced, ending};
 use crate::board::reads::Reader;
 use crate::board::rows::BoardRows;
+use crate::board::state::Growth;
 use tally_core::board::key::Key;
 use tally_core::board::member::{Change, Member, MemberRefusal, ScoreWrite, change};
 use tally_core::board::placing::{Placing, ShardAt, Shards};
@@ -43,6 +46,8 @@ struct Ranking<'a> {
     has_changed: bool,
     steps: StepsLeft,
     has_counts: bool,
+    /// The members of the writes that the command has tried, and by how much those would let the board grow.
+    tried: (BTreeSet<Vec<u8>>, Growth),
 }
 
 /// Whether the number of members before the members whose ranks are requested is known, up to the next command that may
@@ -158,8 +163,21 @@ impl SortedSet for Ranking<'_> {
             Ok(change) => change,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if let (false, Some(after)) = (is_trial, &change.after) {
-            if self.loaded.is_full(member, before.as_ref(), Some(after)) {
+        let Some(after) = &change.after else {
+            return Ok(Ok(change));
+        };
+        let growth = Growth::of(member, before.as_ref(), Some(after));
+        if is_trial {
+            // Writes that are tried together need room together; a member that comes twice needs it once.
+            let (names, all) = &mut self.tried;
+            if names.insert(member.to_vec()) {
+                *all = all.and(growth);
+            }
+            if !self.loaded.has_room(*all) {
+                return Ok(Err(MemberRefusal::Full));
+            }
+        } else {
+            if !self.loaded.has_room(growth) {
                 return Ok(Err(MemberRefusal::Full));
             }
             self.loaded
@@ -313,6 +331,7 @@ impl BoardCore {
                 has_changed: false,
                 steps: room.steps().clone(),
                 has_counts: counts.0,
+                tried: Default::default(),
             };
             let done = check_order(args, ranking.loaded.head.settings.ties)
                 .map_err(ReplyError::Reply)
