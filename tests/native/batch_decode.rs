@@ -80,6 +80,29 @@ fn other_forms_are_refused_with_the_command_that_converts_them() {
 }
 
 #[test]
+fn a_tar_archive_is_refused_packed_or_not() {
+    for version in [&b"ustar\x0000"[..], b"ustar  \0"] {
+        let mut tar = b"access.log".to_vec();
+        tar.resize(257, 0);
+        tar.extend_from_slice(version);
+        tar.resize(512, 0);
+        tar.extend_from_slice(LOG);
+        for body in [gzip(&tar), tar] {
+            for piece in [1, 256, 1_000] {
+                let problem = decode(None, &body, piece).unwrap_err();
+                assert_eq!(problem.code(), Code::UnsupportedEncoding);
+                assert!(
+                    problem.detail().contains("Unpack it first: `tar"),
+                    "{problem}"
+                );
+            }
+        }
+    }
+    let text = [&b" ".repeat(257), &b"ustar  of a text"[..]].concat();
+    assert_eq!(decode(None, &text, 7).unwrap(), text);
+}
+
+#[test]
 fn a_body_in_utf16_is_named_as_such() {
     let text = "1.2.3.4 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 5";
     let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use tally_logs::formats::{LogFormat, detect};
-use tally_logs::text::{BYTE_ORDER_MARK, is_utf16};
+use tally_logs::text::{BYTE_ORDER_MARK, is_tar, is_utf16};
 
 use crate::host::{Exit, Failure, ImportHost};
 use crate::job::{Job, SAMPLE_BYTES, Shared};
@@ -23,8 +23,19 @@ use crate::totals::{Failed, Totals};
 const SAMPLE_LINES: usize = 50;
 
 /// What is said of a text in UTF-16, behind its name.
-pub const UTF16: &str =
-    "is UTF-16, which is not read here: convert it by `iconv -f UTF-16 -t UTF-8`";
+const UTF16: &str = "is UTF-16, which is not read here: convert it by `iconv -f UTF-16 -t UTF-8`";
+
+/// Returns the failure of a file that holds no lines of text, by its first bytes: UTF-16 or a tar archive.
+pub(crate) fn no_lines(name: &str, head: &[u8]) -> Option<Failure> {
+    let why = if is_utf16(head) {
+        UTF16
+    } else if is_tar(head) {
+        "is a tar archive, which is not read here: unpack it first (`tar -xf`), and import the files in it"
+    } else {
+        return None;
+    };
+    Some(Failure::new(Exit::Failed, format!("{name} {why}")))
+}
 
 /// What the caller asks of an import.
 #[derive(Clone, Debug, Deserialize)]
@@ -189,9 +200,9 @@ impl Import {
         head: &[u8],
         is_growing: bool,
     ) -> Result<Option<LogFormat>, Failure> {
-        // A named format does not make UTF-16 readable.
-        if is_utf16(head) {
-            return Err(Failure::new(Exit::Failed, format!("{name} {UTF16}")));
+        // A named format does not make these readable.
+        if let Some(failure) = no_lines(name, head) {
+            return Err(failure);
         }
         let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
         if text.iter().all(u8::is_ascii_whitespace) && !is_growing {

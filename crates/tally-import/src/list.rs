@@ -14,6 +14,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::host::{Exit, Failure};
+use crate::import::no_lines;
 
 /// How many lines a cell of CSV may have: a quote that nobody closes would otherwise take in all that follows.
 const CELL_LINES_MAX: usize = 100;
@@ -150,8 +151,11 @@ impl OtherCounters {
     /// Reads a list.
     ///
     /// # Errors
-    /// For JSON that cannot be read.
+    /// For JSON that cannot be read, and a tar archive.
     pub fn read(text: &str) -> Result<Self, Failure> {
+        if let Some(failure) = no_lines("the list", text.as_bytes()) {
+            return Err(failure);
+        }
         let mut list = Self::default();
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         match text.trim_start().chars().next() {

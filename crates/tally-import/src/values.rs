@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tally_logs::json::Text;
-use tally_logs::text::{BYTE_ORDER_MARK, is_utf16};
+use tally_logs::text::BYTE_ORDER_MARK;
 
 use crate::export_file::ExportFile;
-use crate::host::{Exit, Failure, ImportHost};
-use crate::import::UTF16;
+use crate::host::{Failure, ImportHost};
+use crate::import::no_lines;
 use crate::list::{OtherCounters, Unlisted, whole};
 
 /// A body has at most 32 MiB, and a line 4 MiB.
@@ -328,11 +328,11 @@ impl Values {
     /// Takes bytes of an export.
     ///
     /// # Errors
-    /// For UTF-16.
+    /// For UTF-16 and tar archives.
     pub fn push(&mut self, bytes: &[u8], name: &str) -> Result<(), Failure> {
         let is_first = self.number == 0 && self.rest.is_empty();
-        if is_first && is_utf16(bytes) {
-            return Err(Failure::new(Exit::Failed, format!("{name} {UTF16}")));
+        if is_first && let Some(failure) = no_lines(name, bytes) {
+            return Err(failure);
         }
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
         if let Some(first) = lines.next() {

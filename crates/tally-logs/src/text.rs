@@ -22,6 +22,16 @@ pub fn is_utf16(head: &[u8]) -> bool {
     }
 }
 
+/// How many first bytes show that a file is a tar archive.
+pub const TAR_HEAD_BYTES: usize = 265;
+
+/// Returns whether these bytes begin a tar archive: its magic and version contain a zero, as no text does. Source:
+/// POSIX, "pax", ustar Interchange Format; GNU tar, "Basic Tar Format".
+pub fn is_tar(head: &[u8]) -> bool {
+    let magic = head.get(257..TAR_HEAD_BYTES).unwrap_or_default();
+    magic.starts_with(b"ustar") && magic.contains(&0)
+}
+
 /// Returns a text as it was before a server escaped it for its log: nginx writes `\x22`, Apache `\"`, `\\`, `\n` and
 /// `\xe9`. What is no such escape stays. Sources: nginx, `log_format`; Apache HTTP Server, "Custom Log Formats".
 pub(crate) fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {

@@ -4,7 +4,7 @@
 //! Invariant: the output does not depend on how the body was cut into pieces.
 
 use super::inflate::Inflate;
-use tally_logs::text::{UTF16, is_utf16};
+use tally_logs::text::{TAR_HEAD_BYTES, UTF16, is_tar, is_utf16};
 use tally_wire::problem::{Code, Problem};
 
 /// The first bytes of a gzip file. No text begins with them, because no UTF-8 character begins with the second byte.
@@ -19,8 +19,8 @@ const OTHERS: [(&[u8], &str, &str); 4] = [
     (&[b'P', b'K', 3, 4], "zip", "unzip -p FILE"),
 ];
 
-/// How many bytes are needed to recognise the format: the longest of the above.
-const HEAD_BYTES: usize = 10;
+/// How many bytes are needed to recognise the format.
+const HEAD_BYTES: usize = TAR_HEAD_BYTES;
 
 /// Decodes one body, piece by piece.
 pub struct Decoder {
@@ -29,22 +29,20 @@ pub struct Decoder {
     inflated: Beginning,
 }
 
-/// The first bytes of what was inflated, as many as UTF-16 is known by.
+/// The first bytes of what was inflated.
 #[derive(Default)]
 struct Beginning(Vec<u8>);
 
 impl Beginning {
-    const BYTES: usize = 4;
-
     /// # Errors
-    /// As [`of_utf16`].
+    /// As [`no_lines`].
     fn take(&mut self, piece: &[u8]) -> Result<(), Problem> {
-        let missing = Self::BYTES - self.0.len();
+        let missing = HEAD_BYTES - self.0.len();
         if missing == 0 {
             return Ok(());
         }
         self.0.extend(piece.iter().take(missing));
-        of_utf16(&self.0).map_or(Ok(()), Err)
+        no_lines(&self.0).map_or(Ok(()), Err)
     }
 }
 
@@ -87,7 +85,8 @@ impl Decoder {
     /// Decodes a piece, and hands the output to `each`.
     ///
     /// # Errors
-    /// `unsupported-encoding` for a body in another compressed form, or in UTF-16; as [`Inflate::push`].
+    /// `unsupported-encoding` for a body in another compressed form, in UTF-16, or of a tar archive;
+    /// as [`Inflate::push`].
     pub fn push(
         &mut self,
         piece: &[u8],
@@ -152,7 +151,7 @@ impl Decoder {
         if head.starts_with(GZIP) {
             return Ok(Form::Gzip(Box::new(Inflate::new(self.bytes_max))));
         }
-        if let Some(problem) = of_utf16(head) {
+        if let Some(problem) = no_lines(head) {
             return Err(problem);
         }
         match OTHERS.iter().find(|(begin, ..)| head.starts_with(begin)) {
@@ -160,6 +159,14 @@ impl Decoder {
             None => Ok(Form::Plain),
         }
     }
+}
+
+/// Returns the problem of a body that is neither compressed nor lines of text, by its first bytes.
+fn no_lines(head: &[u8]) -> Option<Problem> {
+    let detail = "the body is a tar archive, which is not read here; nothing was counted. Unpack it first: \
+                  `tar -xOf FILE | gzip | curl --data-binary @- …`";
+    let tar = || is_tar(head).then(|| Problem::new(Code::UnsupportedEncoding, detail));
+    of_utf16(head).or_else(tar)
 }
 
 /// Returns the problem of a body in UTF-16, by its first bytes.

@@ -12,6 +12,7 @@ use tally_import::report::{IngestReport, lines_of};
 use tally_import::splitter::{LogEnding, PART_BYTES_MAX};
 use tally_import::text::{Course, Screen, of_logs};
 use tally_import::totals::Totals;
+use tally_import::values::Values;
 
 use super::host::Memory;
 use super::options::settings;
@@ -442,8 +443,38 @@ fn a_file_that_cannot_be_told_from_another_is_named() {
     assert_eq!((again.totals.counted, world.sum()), (3, 6));
 }
 
+/// A tar archive of one log.
+fn tar() -> Vec<u8> {
+    let mut tar = b"access.log".to_vec();
+    tar.resize(257, 0);
+    tar.extend_from_slice(b"ustar\x0000");
+    tar.resize(512, 0);
+    tar.extend_from_slice([line("/a", 200), line("/b", 200)].concat().as_bytes());
+    tar
+}
+
+#[test]
+fn a_tar_archive_holds_no_lines_of_an_export_or_a_list_either() {
+    let tar = tar();
+    let failure = Values::new("create", "").push(&tar, "x.tar").unwrap_err();
+    assert!(
+        failure.message.starts_with("x.tar is a tar archive"),
+        "{}",
+        failure.message
+    );
+    let failure = Values::new("create", "")
+        .list(&String::from_utf8_lossy(&tar))
+        .unwrap_err();
+    assert!(
+        failure.message.starts_with("the list is a tar archive"),
+        "{}",
+        failure.message
+    );
+}
+
 #[test]
 fn a_file_that_is_no_log_says_what_it_is() {
+    let tar = tar();
     for (bytes, said) in [
         (&b""[..], "1.log is empty"),
         (b"\xef\xbb\xbf", "1.log holds a byte order mark alone"),
@@ -458,6 +489,10 @@ fn a_file_that_is_no_log_says_what_it_is() {
         ),
         (b"\xff\xfea\0", "1.log is UTF-16"),
         (b"a\0b\0c\0\n\0", "1.log is UTF-16"),
+        (
+            &tar,
+            "1.log is a tar archive, which is not read here: unpack",
+        ),
         (
             b"{\"id\":\"a\",\"value\":1}\n",
             "1.log is an export of Tally: import it with --format tally",
