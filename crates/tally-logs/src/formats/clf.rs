@@ -126,15 +126,11 @@ fn is_name(word: &str) -> bool {
     word.starts_with("unix:") || word.bytes().all(is_sign)
 }
 
-/// Returns the status (the word after the request) and the text after it; nothing where that word is no number.
+/// Returns the status (the word after the request) and the text after it. A line without a status goes on with quotes.
 fn status_of(after: &[u8]) -> (&[u8], &[u8]) {
     let after = after.trim_ascii_start();
-    let end = after.iter().position(|byte| *byte == b' ');
-    let (status, rest) = after.split_at(end.unwrap_or(after.len()));
-    match status.len() == 3 && status.iter().all(u8::is_ascii_digit) {
-        true => (status, rest),
-        false => (&[], rest),
-    }
+    let end = after.iter().position(|byte| matches!(byte, b' ' | b'"'));
+    after.split_at(end.unwrap_or(after.len()))
 }
 
 /// Whether this follows the user agent in a line of HAProxy, which is empty there whatever the client sent: the port of

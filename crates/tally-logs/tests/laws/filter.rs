@@ -77,6 +77,66 @@ fn a_line_without_a_request_is_left_out_by_its_status() {
 }
 
 #[test]
+fn only_a_status_that_is_missing_or_a_dash_leaves_nothing_out() {
+    use tally_logs::formats::{LogFormat, LogLines};
+    let clf = |rest: &str| {
+        let line = r#"203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1""#;
+        (LogFormat::Clf, [line, rest].concat())
+    };
+    let alb = |status: &str| {
+        let line = format!(
+            "http 2026-11-01T12:30:05Z lb 203.0.113.9:1 - -1 -1 -1 {status} - 1 2 \"GET /a HTTP/1.1\" \"{FIREFOX}\""
+        );
+        (LogFormat::Alb, line)
+    };
+    let w3c = |status: &str| {
+        let line = format!(
+            "2026-11-01\t12:30:05\tX\t1\t203.0.113.9\tGET\th\t/a\t{status}\t-\t{FIREFOX}\t-"
+        );
+        (LogFormat::Cloudfront, line)
+    };
+    let caddy = |status: &str| {
+        let line = format!(
+            r#"{{"logger":"http.log.access","ts":1,"request":{{"method":"GET","uri":"/a"}},"status":{status}}}"#
+        );
+        (LogFormat::Caddy, line)
+    };
+    let nginx = |status: &str| {
+        let line = format!(r#"{{"msec":"1.5","request":"GET /a HTTP/1.1","status":{status}}}"#);
+        (LogFormat::NginxJson, line)
+    };
+    let logpush = |status: &str| {
+        let line = format!(
+            r#"{{"ClientRequestURI":"/a","EdgeStartTimestamp":1793536205,"EdgeResponseStatus":{status}}}"#
+        );
+        (LogFormat::Logpush, line)
+    };
+    let reason = |(format, line): (LogFormat, String)| {
+        let mut lines = LogLines::new(format, "");
+        let hit = lines.read(line.as_bytes()).unwrap().unwrap();
+        filter("200-299", &["GET"], false).reason(&hit, Some("/a"))
+    };
+    let agent = format!(" \"-\" \"{FIREFOX}\"");
+    for counted in ["", " -", " - -", " 200 5", &agent] {
+        assert_eq!(reason(clf(counted)), None, "{counted}");
+    }
+    assert_eq!([reason(alb("-")), reason(w3c("-"))], [None; 2]);
+    for status in ["0", "-1", "000", "20", "2000", "499"] {
+        let quoted = format!("\"{status}\"");
+        for line in [
+            clf(&format!(" {status} 0{agent}")),
+            alb(status),
+            w3c(status),
+            caddy(&quoted),
+            nginx(&quoted),
+            logpush(&quoted),
+        ] {
+            assert_eq!(reason(line.clone()), Some(Reason::Status), "{}", line.1);
+        }
+    }
+}
+
+#[test]
 fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
     use tally_logs::formats::{LogFormat, LogLines};
     let clf = |request: &str| {
