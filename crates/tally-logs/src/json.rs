@@ -42,8 +42,13 @@ pub fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Unread> {
 
 /// Returns a field's text; nothing for a field that is missing or of another type.
 pub(crate) fn text_of(json: Option<&RawValue>) -> Cow<'_, str> {
-    let text = json.and_then(|json| serde_json::from_str::<Text<'_>>(json.get()).ok());
-    text.map(|text| text.0).unwrap_or_default()
+    first_text(&[json]).unwrap_or_default()
+}
+
+/// Returns the text of the first of these fields that is a text.
+pub(crate) fn first_text<'a>(fields: &[Option<&'a RawValue>]) -> Option<Cow<'a, str>> {
+    let text = |json: &&'a RawValue| serde_json::from_str::<Text<'a>>(json.get()).ok();
+    fields.iter().flatten().find_map(text).map(|text| text.0)
 }
 
 /// Returns a field's text or number, as text.

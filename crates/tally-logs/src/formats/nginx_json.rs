@@ -1,5 +1,5 @@
 //! JSON lines of nginx, by the names that its documentation gives its variables, and those that many a `log_format …
-//! escape=json` uses.
+//! escape=json` uses. `uri`, `url` and `path` are no targets: where they are `$uri`, they are decoded and rewritten.
 //!
 //! Identified by `request_uri` or `request`, with a time (`time_iso8601`, `time_local`, `msec`, `time`, `@timestamp` or
 //! `timestamp`) and a `status`. Source: nginx, "ngx_http_log_module" and "Alphabetical index of variables".
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::clf::target_of;
 use crate::hit::{Hit, Unread, said, visitor};
-use crate::json::{Text, object, plain_of, text_of};
+use crate::json::{Text, first_text, object, plain_of, text_of};
 use crate::text::hex;
 use crate::time::parse_any;
 
@@ -23,6 +23,10 @@ struct Wire<'a> {
     request: Option<Text<'a>>,
     #[serde(borrow)]
     request_method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow)]
+    http_method: Option<&'a RawValue>,
     #[serde(borrow)]
     time_iso8601: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -38,13 +42,31 @@ struct Wire<'a> {
     #[serde(borrow)]
     remote_addr: Option<&'a RawValue>,
     #[serde(borrow)]
+    remote_ip: Option<&'a RawValue>,
+    #[serde(borrow)]
+    client_ip: Option<&'a RawValue>,
+    #[serde(borrow)]
+    clientip: Option<&'a RawValue>,
+    #[serde(borrow)]
     status: Option<&'a RawValue>,
     #[serde(borrow)]
     http_referer: Option<&'a RawValue>,
     #[serde(borrow)]
     http_referrer: Option<&'a RawValue>,
     #[serde(borrow)]
+    referer: Option<&'a RawValue>,
+    #[serde(borrow)]
+    referrer: Option<&'a RawValue>,
+    #[serde(borrow)]
     http_user_agent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    user_agent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    useragent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    agent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    ua: Option<&'a RawValue>,
 }
 
 /// Returns the request of a line. nginx escapes no byte above 127, so a line may not be UTF-8: a byte that is no text
@@ -123,9 +145,15 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         None => words.map(Cow::Owned),
     };
     let mut hit = Hit::at(at_ms, target);
-    hit.visitor = visitor(&text_of(wire.remote_addr));
-    hit.method = match wire.request_method {
-        Some(method) => text_of(Some(method)),
+    let address = [
+        wire.remote_addr,
+        wire.remote_ip,
+        wire.client_ip,
+        wire.clientip,
+    ];
+    hit.visitor = first_text(&address).and_then(|text| visitor(&text));
+    hit.method = match first_text(&[wire.request_method, wire.method, wire.http_method]) {
+        Some(method) => method,
         None if hit.target.is_ok() => Cow::Owned(
             request
                 .trim_start()
@@ -137,7 +165,20 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         None => Cow::Borrowed(""),
     };
     hit.status = Cow::Borrowed(plain_of(wire.status));
-    hit.referrer = said(text_of(wire.http_referer.or(wire.http_referrer)));
-    hit.user_agent = wire.http_user_agent.map(|json| said(text_of(Some(json))));
+    let referrer = [
+        wire.http_referer,
+        wire.http_referrer,
+        wire.referer,
+        wire.referrer,
+    ];
+    hit.referrer = said(first_text(&referrer).unwrap_or_default());
+    let user_agent = [
+        wire.http_user_agent,
+        wire.user_agent,
+        wire.useragent,
+        wire.agent,
+        wire.ua,
+    ];
+    hit.user_agent = first_text(&user_agent).map(said);
     Ok(Some(hit))
 }

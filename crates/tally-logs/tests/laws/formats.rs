@@ -305,6 +305,47 @@ fn bytes_that_nginx_leaves_in_its_json_take_nothing_from_the_rest_of_the_line() 
 }
 
 #[test]
+fn a_field_of_nginx_has_one_of_the_usual_names() {
+    let line = |field: &str| {
+        format!(
+            r#"{{"time":"2026-11-01T12:30:05Z","request_uri":"/a","status":200,"agent":{{"type":"filebeat"}},{field}}}"#
+        )
+    };
+    for name in ["request_method", "method", "http_method"] {
+        let line = line(&format!(r#""{name}":"POST""#));
+        assert_eq!(hit(LogFormat::NginxJson, &line).method, "POST", "{line}");
+    }
+    for name in ["http_user_agent", "user_agent", "useragent", "ua"] {
+        let line = line(&format!(r#""{name}":"{FIREFOX}""#));
+        let hit = hit(LogFormat::NginxJson, &line);
+        assert_eq!(hit.user_agent.as_deref(), Some(FIREFOX), "{line}");
+    }
+    for name in ["http_referer", "http_referrer", "referer", "referrer"] {
+        let line = line(&format!(r#""{name}":"https://example.com/""#));
+        let hit = hit(LogFormat::NginxJson, &line);
+        assert_eq!(hit.referrer, "https://example.com/", "{line}");
+    }
+    for name in ["remote_addr", "remote_ip", "client_ip", "clientip"] {
+        let line = line(&format!(r#""{name}":"203.0.113.9""#));
+        let hit = hit(LogFormat::NginxJson, &line);
+        assert_eq!(hit.visitor.as_deref(), Some("203.0.113.9"), "{line}");
+    }
+    let own =
+        line(r#""method":"GET","request_method":"POST","client_ip":"::1","remote_addr":"::2""#);
+    let own = hit(LogFormat::NginxJson, &own);
+    assert_eq!(
+        (&*own.method, own.visitor.as_deref()),
+        ("POST", Some("::2"))
+    );
+    assert_eq!(own.user_agent, None, "an object is none");
+    let agent = line("\"x\":1").replace(r#"{"type":"filebeat"}"#, "\"\"");
+    assert_eq!(
+        hit(LogFormat::NginxJson, &agent).user_agent.as_deref(),
+        Some("")
+    );
+}
+
+#[test]
 fn a_date_before_a_line_of_another_format_makes_no_columns_of_it() {
     let line =
         "203.0.113.9 - - [10/Nov/2025:12:00:00 +0000] \"GET /x HTTP/1.1\" 200 5 \"-\" \"agent\"";
