@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tally_logs::formats::{LogFormat, detect};
 use tally_logs::text::{BYTE_ORDER_MARK, is_tar, is_utf16};
 
@@ -68,12 +69,26 @@ pub struct Import {
     told: Vec<String>,
 }
 
+/// Returns whether a file begins with a line that only an export of Tally has, by the first two fields of each kind of
+/// line. The line may be longer than what is known of it.
 fn is_export(head: &[u8]) -> bool {
-    let keys = [&b"id"[..], b"policy", b"board", b"alert", b"end"];
-    let rest = head.strip_prefix(b"{\"").unwrap_or_default();
-    keys.iter().any(|key| {
-        rest.strip_prefix(*key)
-            .is_some_and(|rest| rest.starts_with(b"\":"))
+    const FIELDS: [(&str, &str); 7] = [
+        ("id", "value"),
+        ("policy", "body"),
+        ("policy", "override"),
+        ("alert", "body"),
+        ("board", "settings"),
+        ("board", "member"),
+        ("end", "counters"),
+    ];
+    FIELDS.iter().any(|(first, second)| {
+        let begin = format!("{{\"{first}\":");
+        let rest = head.strip_prefix(begin.as_bytes()).unwrap_or_default();
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+        values.next().is_some_and(|value| value.is_ok())
+            && rest
+                .get(values.byte_offset()..)
+                .is_some_and(|rest| rest.starts_with(format!(",\"{second}\":").as_bytes()))
     })
 }
 

@@ -498,8 +498,24 @@ fn a_file_that_is_no_log_says_what_it_is() {
             "1.log is an export of Tally: import it with --format tally",
         ),
         (
-            b"\xef\xbb\xbf{\"policy\":\"a\"}\n",
+            b"\xef\xbb\xbf{\"policy\":\"a\",\"body\":{}}\n",
             "1.log is an export of Tally",
+        ),
+        (
+            b"{\"end\":true,\"counters\":0,\"complete\":true}\n",
+            "1.log is an export of Tally",
+        ),
+        (
+            b"{\"id\":\"1\",\"message\":\"GET /\"}\n",
+            "1.log: no format fits its first lines",
+        ),
+        (
+            b"{\"id\":\"req1\",\"method\":\"GET\",\"url\":\"/api\",\"status\":200}\n",
+            "1.log: no format fits its first lines",
+        ),
+        (
+            b"{\"policy\":\"a\",\"verdict\":1}\n",
+            "1.log: no format fits its first lines",
         ),
     ] {
         let mut world = world();
