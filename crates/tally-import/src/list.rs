@@ -43,7 +43,7 @@ pub struct Listed {
     pub id: String,
     /// Its value, a whole number.
     pub value: String,
-    /// The line, or which of the entries it is.
+    /// The line.
     pub line: u64,
 }
 
@@ -214,7 +214,14 @@ impl OtherCounters {
                 match is_named.then(|| serde_json::from_str(text)) {
                     Some(Ok(named)) => self.named(None, &named, 1),
                     _ => {
-                        for (line, (key, one)) in (1..).zip(all) {
+                        // Each value is a part of the text, so its place says its line.
+                        let (mut line, mut seen) = (1, 0);
+                        for (key, one) in all {
+                            let at = one.get().as_ptr().addr() - text.as_ptr().addr();
+                            let between = text.get(seen..at).unwrap_or_default();
+                            line +=
+                                u64::try_from(between.matches('\n').count()).unwrap_or_default();
+                            seen = at;
                             self.value(key, one, line);
                         }
                     }
