@@ -34,6 +34,20 @@ test("tally.js says once for each call why it was refused and what to do", async
   }
 });
 
+test("a path that a page gives itself by replaceState is no view, and neither are fragments and queries of it", async () => {
+  const sent = [];
+  const fetch = async ({ pathname }) => (sent.push(decodeURIComponent(pathname)), { ok: true, text: async () => "" });
+  const page = { url: "https://site.test/a", source: servedFiles().get("tally.js"), fetch };
+  const { history, follow } = openPage('<script src="https://tally.test/tally.js"></script>', page);
+  history.replaceState(null, "", "/a/");
+  follow("#section");
+  history.pushState(null, "", "?q=1");
+  history.pushState(null, "", "/a");
+  history.replaceState(null, "", "/b");
+  history.pushState(null, "", "/a");
+  assert.deepEqual(sent, Array(3).fill("/counters//a/increment"));
+});
+
 test("tally.js shows the first 400 counters of a page in streams of 100, and says that there are more", async () => {
   const id = (at) => `n/${String(at).padStart(3, "0")}`;
   const elements = Array.from({ length: 450 }, (_, at) => `<b data-tally="${id(at)}">–</b>`).join("");

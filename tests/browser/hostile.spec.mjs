@@ -315,10 +315,11 @@ test("a script that counts nothing keeps none of another from counting, and one 
 });
 
 test("a route back to the path of the last view is a view, if another path was shown between them", async () => {
-  files["/login"] = html("", { head: script() });
+  files["/login"] = html('<a href="#end">End</a>', { head: script() });
   const page = await visit("/login");
   await counted("/login", 1);
   await page.evaluate(() => history.replaceState({}, "", "/home"));
+  await page.click("a");
   expect(await route(page, "/login")).toEqual([undefined]);
   await counted("/login", 2);
   expect(await route(page, "/login?again")).toEqual([undefined]);

@@ -3,8 +3,9 @@ import { createContext, runInContext } from "node:vm";
 
 /**
  * Opens `html` at `url`, with the script's `source` where the page loads tally.js. `fetch` answers what it asks for; a
- * stream (`EventSource`) is refused at once, so numbers come by `fetch` too. Returns `{ warnings, texts }`: what is in
- * the console, and what the elements marked data-tally show, by what they are marked with.
+ * stream (`EventSource`) is refused at once, so numbers come by `fetch` too. Returns `{ warnings, history, follow,
+ * texts }`: the console, the page's history, what follows a link to a fragment, and what the elements marked data-tally
+ * show, by what they are marked with.
  */
 export function openPage(html, { url, source, fetch, referrer = "" }) {
   const tags = [...html.matchAll(/<(\w+)([^>]*\sdata-tally[^>]*|[^>]*tally\.js[^>]*)>/g)];
@@ -21,6 +22,8 @@ export function openPage(html, { url, source, fetch, referrer = "" }) {
     .map(([, , attributes]) => ({ dataset: dataset(attributes), textContent: "" }));
   const warnings = [];
   const location = new URL(url);
+  const popstates = [];
+  const show = (_state, _title, to) => void (location.href = new URL(to, location).href);
   const window = {
     URL,
     URLSearchParams,
@@ -33,11 +36,9 @@ export function openPage(html, { url, source, fetch, referrer = "" }) {
     navigator: {},
     performance: { getEntriesByType: () => [] },
     location,
-    history: { pushState() {} },
+    history: { pushState: show, replaceState: show },
     console: { warn: (...texts) => warnings.push(texts.join(" ")) },
-    EventTarget: class {
-      addEventListener() {}
-    },
+    EventTarget: { prototype: { addEventListener: (name, entry) => name === "popstate" && popstates.push(entry) } },
     Element: class {
       getAttribute() {
         return this.dataset.tally;
@@ -66,6 +67,11 @@ export function openPage(html, { url, source, fetch, referrer = "" }) {
   runInContext(source, createContext(window));
   return {
     warnings,
+    history: window.history,
+    follow(fragment) {
+      location.hash = fragment;
+      for (const entry of popstates) entry({});
+    },
     texts: () => Object.fromEntries(elements.map(({ dataset: { tally }, textContent }) => [tally, textContent])),
   };
 }

@@ -72,7 +72,7 @@
     for (const [name, value, known] of [
       ["count", count, /^(off)?$/], ["routes", routes, /^(off)?$/], ["respect", respect, /^((dnt|gpc)[\s,]*)*$/i],
     ]) {
-      if (!known.test(value || "")) warn(`data-${name} has no ${value}`, "Read Tally's guide of page views.");
+      if (!known.test(value || "")) warn(`data-${name} has no ${value}`);
     }
     counts = !(
       scripts.includes(key) ||
@@ -200,7 +200,7 @@
       values = Object.fromEntries(ids.map((name) => [name, values[name]]));
       streams = bare({});
       if (ids.length > COUNTERS_MAX) warn(`${ids.length} counters`, `A page shows ${COUNTERS_MAX}.`);
-      for (let at = 0; at < ids.length && at < COUNTERS_MAX; at += STREAM_MAX) follow(ids.slice(at, at + STREAM_MAX));
+      for (let at = 0; ids[at] && at < COUNTERS_MAX; at += STREAM_MAX) follow(ids.slice(at, at + STREAM_MAX));
     }
     const lang = document.documentElement?.lang;
     let format = (value) => BigInt(value).toLocaleString();
@@ -262,15 +262,18 @@
     if (routes !== "off") {
       on(window, "popstate", moved);
       guard(() => {
-        const { pushState } = history;
+        const { pushState, replaceState } = history;
         // An assignment to a frozen object would be no error here.
         Object.assign(history, {
           pushState(...parts) {
-            const from = location.pathname;
             const result = apply(pushState, this, parts);
-            // Though it was the path of the last view, before `replaceState`.
-            if (from !== location.pathname) path = undefined;
             moved();
+            return result;
+          },
+          replaceState(...parts) {
+            const result = apply(replaceState, this, parts);
+            // The page that was counted has another path now.
+            path = location.pathname;
             return result;
           },
         });
