@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use crate::hit::Hit;
 use crate::user_agent::Agents;
 
-/// What pages load besides themselves, by the end of its name.
-const STATIC: [&str; 40] = [
+/// What pages load besides themselves, by the end of its name. The guide of the command lists them.
+pub const STATIC: [&str; 40] = [
     "avif",
     "bmp",
     "css",

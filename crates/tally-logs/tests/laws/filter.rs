@@ -1,6 +1,6 @@
 //! Page views count; what is left out is left out for its reason.
 
-use tally_logs::filter::{Filter, Paths, Reason, Statuses};
+use tally_logs::filter::{Filter, Paths, Reason, STATIC, Statuses};
 use tally_logs::hit::Hit;
 use tally_logs::user_agent::Agents;
 
@@ -57,6 +57,22 @@ fn each_line_that_is_no_page_view_has_a_reason() {
             ("".into(), "".into())),
         [None, None]
     );
+}
+
+#[test]
+fn the_guide_lists_the_files_that_pages_load() {
+    let guide = include_str!("../../../../docs/guide/command.md");
+    let (_, section) = guide.split_once("### Files that pages load\n").unwrap();
+    let (section, _) = section.split_once("\nIf such paths").unwrap();
+    let mut listed: Vec<&str> = section
+        .split("`.")
+        .skip(1)
+        .filter_map(|rest| rest.split('`').next())
+        .collect();
+    let mut known = STATIC.to_vec();
+    listed.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(listed, known);
 }
 
 #[test]
