@@ -79,7 +79,7 @@ codes! {
     InvalidCost "invalid-cost" 400 "A cost is a positive whole number"
         "Send a positive whole number";
     NeedsHold "needs-hold" 400 "The policy takes holds, not checks"
-        "`POST` a hold instead of a check, and release it";
+        "Store the policy, `POST` a hold instead of a check, and release it";
     CostExceedsLimit "cost-exceeds-limit" 400 "The cost could never be admitted"
         "Send a cost up to the policy's limit. Split a body that is larger than the budget of your key, or of \
          your address";
@@ -114,8 +114,7 @@ codes! {
     AlertNotFound "alert-not-found" 404 "There is no such alert"
         "`GET /alerts` lists the alerts that exist";
     MemberNotFound "member-not-found" 404 "There is no such member"
-        "Write its score first. The member has no score, expired, was removed or is hidden; or the board has fewer \
-         members than that rank";
+        "Write its score first. The member has no score, expired, was removed or is hidden";
     SnapshotNotFound "snapshot-not-found" 404 "There is no such snapshot"
         "`GET /snapshots` lists the snapshots that exist";
     PeriodNotFound "period-not-found" 404 "There is no such period"
