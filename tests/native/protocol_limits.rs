@@ -445,6 +445,9 @@ fn a_policy_of_concurrency_has_a_time_and_no_window() {
     );
     let refused = check_takes(&name("p"), &concurrency).expect_err("it takes holds");
     assert_eq!(refused.code(), Code::NeedsHold);
+    // A hold takes no policy with it.
+    let calls = "PUT /limits/p if it is not stored, then POST /limits/p/{key}/holds";
+    assert!(refused.detail().contains(calls), "{}", refused.detail());
     assert_eq!(check_takes(&name("p"), &Policy::sliding(1, 1)), Ok(()));
     for sent in [
         r#"{"algorithm":"concurrency","limit":3}"#,

@@ -415,8 +415,10 @@ pub fn check_takes(name: &PolicyName, policy: &Policy) -> Result<(), Problem> {
     if policy.algorithm != Algorithm::Concurrency {
         return Ok(());
     }
-    let detail =
-        format!("policy {name} limits how many hold it: POST /limits/{name}/{{key}}/holds");
+    let detail = format!(
+        "policy {name} limits how many hold it. PUT /limits/{name} if it is not stored, then \
+         POST /limits/{name}/{{key}}/holds without its fields"
+    );
     Err(Problem::new(Code::NeedsHold, detail))
 }
 
