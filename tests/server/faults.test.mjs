@@ -319,15 +319,24 @@ describe("with clients that are slow or hostile, the native server", () => {
       [`content-length: +0\r\n\r\n${smuggled}`],
       [`transfer-encoding: xchunked\r\n\r\n${smuggled}`],
       [`transfer-encoding: chunked, identity\r\n\r\n${smuggled}`],
+      [`transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n${smuggled}`, 501],
+      [`transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`, 501],
       [`content-length : 0\r\n\r\n${smuggled}`],
       [`transfer-encoding : chunked\r\n\r\n0\r\n\r\n${smuggled}`],
       [` content-length: 0\r\n\r\n${smuggled}`],
     ];
-    for (const [body] of bodies) {
+    for (const [body, status] of bodies) {
       const line = await Line.to(url);
       line.send(`${ADD}${HOST}${body}`);
       await line.end();
       assert.ok(line.statuses().length <= 1, `${JSON.stringify(body)}: ${line.received}`);
+      if (status !== undefined) assert.deepEqual(line.statuses(), [status], body);
+    }
+    for (const [head, status] of [["OPTIONS * HTTP/1.1", 204], ["CONNECT example.com:443 HTTP/1.1", 501]]) {
+      const line = await Line.to(url);
+      line.send(`${head}\r\n${HOST}\r\n`);
+      await line.end();
+      assert.deepEqual(line.statuses(), [status], head);
     }
     // The old version knows no chunks.
     const old = await Line.to(url);

@@ -18,11 +18,11 @@ use std::task::Poll;
 use hyper::body::Incoming;
 use hyper::header::{
     CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
-    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tally_api::routes::{RouteName, name_of};
 use tally_host::http::Body;
@@ -155,8 +155,8 @@ impl EdgeDoor {
     }
 
     async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
-        if !has_plain_host(request.version(), request.headers()) {
-            return unreadable();
+        if let Some(answer) = answer_to_form(&request) {
+            return answer;
         }
         let Some(_held) = self.bounds.begin_request() else {
             return overloaded();
@@ -229,10 +229,31 @@ fn overloaded() -> Response<AnswerBody> {
     refusal(&Problem::new(Code::Overloaded, detail))
 }
 
+/// The answer to a request that is about no resource, or whose body would be read otherwise than it was meant. Source:
+/// RFC 9110, sections 9.3.6 and 9.3.7; RFC 9112, section 6.1.
+fn answer_to_form(request: &Request<Incoming>) -> Option<Response<AnswerBody>> {
+    let headers = request.headers();
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if !has_plain_host(request.version(), headers) {
+        return Some(unreadable());
+    }
+    if request.method() == Method::CONNECT || !codings.all(is_chunked) {
+        return Some(last(StatusCode::NOT_IMPLEMENTED));
+    }
+    let is_of_server = request.method() == Method::OPTIONS && request.uri() == "*";
+    is_of_server.then(|| last(StatusCode::NO_CONTENT))
+}
+
 /// The answer to a head that is none, as hyper itself answers it.
 fn unreadable() -> Response<AnswerBody> {
+    last(StatusCode::BAD_REQUEST)
+}
+
+/// The last answer of a connection.
+fn last(status: StatusCode) -> Response<AnswerBody> {
     let mut answer = Response::new(AnswerBody::from(Vec::new()));
-    *answer.status_mut() = StatusCode::BAD_REQUEST;
+    *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     answer
