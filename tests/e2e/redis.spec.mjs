@@ -101,6 +101,19 @@ test("additions of many clients at once are replied each number once, and what r
     );
   }));
 
+test("a counter with queued events and one with shards are added to", () =>
+  inWorld({}, async (world) => {
+    const queue = (increment) => world.call("POST", "/api/event", { body: JSON.stringify({ key: "queued", increment }) });
+    await queue(5);
+    expect(await result(world, "INCR", "queued")).toBe(6);
+    expect(await result(world, "INCR", "queued")).toBe(7);
+    await queue(2);
+    expect(await result(world, "INCREX", "queued", "UBOUND", 100)).toEqual([10, 1]);
+    await world.well("PUT", "/counters/spread", { body: '{"shards":8}' });
+    for (let number = 0; number < 20; number += 1) await world.add("spread");
+    expect(await result(world, "INCR", "spread")).toBe(21);
+  }));
+
 test("a key ends when it is told to, a counter too", () =>
   inWorld({}, async (world) => {
     await result(world, "INCR", "window");

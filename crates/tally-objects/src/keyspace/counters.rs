@@ -21,7 +21,8 @@ use tally_redis::reply_error::ReplyError;
 use tally_shared::keyed_calls::{count_keyed, count_unclaimed};
 use tally_shared::{call, call_within};
 use tally_wire::messages::{
-    AttemptName, Done, Fault, GlobalSum, Operate, Operation, OperationCondition, OperationOutcome,
+    AttemptName, Done, Fault, GlobalSum, LetInboxesGo, Operate, Operation, OperationCondition,
+    OperationOutcome,
 };
 use tally_wire::redis::Reply;
 use tally_wire::shell_limits::OPERATE_MS_MAX;
@@ -31,7 +32,10 @@ use tally_wire::version::Version;
 const KNOWN_MAX: usize = 10_000;
 
 /// How often an increment is sent: a home may have to be set first.
-const ROUNDS_MAX: usize = 3;
+const ROUNDS_MAX: usize = 8;
+
+/// How long a try waits for what others hold of a counter, milliseconds: with all rounds below the 5 s of a call.
+const GATHER_MS: u64 = 250;
 
 /// How far clocks of cells may be ahead, seconds: a read includes increments up to this far after now.
 const AHEAD_SECONDS: i64 = 60;
@@ -250,9 +254,13 @@ impl Counters {
             outcome.ok_or_else(|| Fault::Broken("a write was not answered".to_owned()))?;
         match outcome? {
             KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Ok(UpdateOutcome::Done),
+            KeyedOutcome::NeedsView => {
+                self.forget(id);
+                self.gather(id).await;
+                Ok(UpdateOutcome::Conflict)
+            }
             KeyedOutcome::Changed
             | KeyedOutcome::Ended
-            | KeyedOutcome::NeedsView
             | KeyedOutcome::NeedsHome
             | KeyedOutcome::NotWhole => {
                 self.forget(id);
@@ -289,6 +297,7 @@ impl Counters {
         room: Option<KeyRoom>,
     ) -> Result<Option<(Value, bool)>, ReplyError> {
         let named_generation = write.generation;
+        let mut last = None;
         for _ in 0..ROUNDS_MAX {
             let known = self.known(id, here).await?;
             if named_generation == 0 {
@@ -325,11 +334,27 @@ impl Counters {
                     if self.assign_home(id, here).await?.is_none() {
                         return Err(needs_home());
                     }
+                    if outcome == KeyedOutcome::NeedsView {
+                        self.gather(id).await;
+                    }
+                    last = Some(outcome);
                 }
                 other => return Err(refusal_of(other)),
             }
         }
-        Err(needs_home())
+        Err(match last {
+            Some(KeyedOutcome::NeedsView) => refusal_of(KeyedOutcome::NeedsView),
+            _ => needs_home(),
+        })
+    }
+
+    /// Has all that others hold of a counter with a home come to it, as far as that is done soon: queued events, which
+    /// are counted then, and the parts of shards that stop.
+    async fn gather(&self, id: &CounterId) {
+        let counter = id.clone();
+        // What does not come now is busy, and the next try finds it or not.
+        let _ = call(&self.host, &LetInboxesGo { counter }).await;
+        self.host.sleep_ms(GATHER_MS).await;
     }
 
     /// Whether a counter is known to exist.
