@@ -3,8 +3,8 @@
 // Invariant: every folder made here has the mode 0700 and every file 0600, whatever the umask. No file is open to
 // others for a moment: a file that exists is replaced or narrowed before anything is written to it.
 import {
-  appendFileSync, chmodSync, createWriteStream, existsSync, fchmodSync, fstatSync, lstatSync, mkdirSync, openSync,
-  readdirSync, renameSync, rmSync, writeFileSync,
+  appendFileSync, chmodSync, closeSync, existsSync, fchmodSync, lstatSync, mkdirSync, openSync, readdirSync,
+  realpathSync, renameSync, rmSync, statSync, writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
 
@@ -28,13 +28,18 @@ export function makeFolder(path) {
   chmodSync(path, FOLDER);
 }
 
-/** Writes a text file, completely or not at all. */
+/** Writes a text file, completely or not at all. The error names the file. */
 export function writePrivate(path, text) {
   const next = `${path}.new`;
-  rmSync(next, { force: true });
-  writeFileSync(next, text, { mode: FILE, flag: "wx" });
-  chmodSync(next, FILE);
-  renameSync(next, path);
+  try {
+    rmSync(next, { force: true });
+    writeFileSync(next, text, { mode: FILE, flag: "wx" });
+    chmodSync(next, FILE);
+    renameSync(next, path);
+  } catch (cause) {
+    rmSync(next, { force: true });
+    throw Object.assign(new Error(`${path} cannot be written (${cause.code})`, { cause }), { code: cause.code });
+  }
 }
 
 /** Appends to a text file, which is made where there is none. */
@@ -42,11 +47,29 @@ export function appendPrivate(path, text) {
   appendFileSync(path, text, { mode: FILE });
 }
 
-/** Returns a stream into a file. One that exists is narrowed first; a pipe or a device keeps its mode. */
-export function privateStream(path) {
-  const descriptor = openSync(path, "w", FILE);
-  if (fstatSync(descriptor).isFile()) fchmodSync(descriptor, FILE);
-  return createWriteStream(path, { fd: descriptor });
+/**
+ * Opens a file for output that comes in pieces: `write(bytes)` adds a piece. `end(isWhole)` puts the file in its place,
+ * or leaves what was there before. A pipe or a device gets each piece at once, and keeps its mode.
+ */
+export function privateOutput(path) {
+  const isFile = statSync(path, { throwIfNoEntry: false })?.isFile() ?? true;
+  // A link stays, and leads to the new file.
+  const place = isFile && existsSync(path) ? realpathSync(path) : path;
+  const next = isFile ? `${place}.new` : place;
+  if (isFile) rmSync(next, { force: true });
+  const descriptor = openSync(next, isFile ? "wx" : "w", FILE);
+  if (isFile) fchmodSync(descriptor, FILE);
+  return {
+    write: (bytes) => writeFileSync(descriptor, bytes),
+    end(isWhole) {
+      try {
+        closeSync(descriptor);
+        if (isFile && isWhole) renameSync(next, place);
+      } finally {
+        if (isFile) rmSync(next, { force: true });
+      }
+    },
+  };
 }
 
 // Narrows one path. Links are left: what they lead to is somebody's choice.

@@ -1,20 +1,20 @@
 // What the programs write is open to its owner alone, whatever the umask; and all that writes goes through one module.
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import {
-  chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync,
+  chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, symlinkSync,
+  writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { makeFolder, privateStream, tighten, writePrivate } from "./private-files.mjs";
+import { makeFolder, privateOutput, tighten, writePrivate } from "./private-files.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "tally-private-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 const modeOf = (path) => (statSync(path).mode & 0o777).toString(8);
 
-test("folders are 0700 and files 0600 under any umask, also those that were there", async () => {
+test("folders are 0700 and files 0600 under any umask, also those that were there", () => {
   const before = process.umask();
   try {
     for (const umask of [0o000, 0o022, 0o077, 0o377]) {
@@ -29,9 +29,10 @@ test("folders are 0700 and files 0600 under any umask, also those that were ther
       }
       process.umask(umask);
       writePrivate(join(place, "old"), "two");
-      const stream = privateStream(join(place, "export"));
-      stream.end("three");
-      await once(stream, "close");
+      const output = privateOutput(join(place, "export"));
+      output.write("thr");
+      output.write("ee");
+      output.end(true);
       const files = ["new", "old", "export"].map((name) => join(place, name));
       const texts = files.map((file) => [modeOf(file), readFileSync(file, "utf8")]);
       assert.deepEqual(texts, [["600", "one"], ["600", "two"], ["600", "three"]]);
@@ -41,12 +42,31 @@ test("folders are 0700 and files 0600 under any umask, also those that were ther
   }
 });
 
-test("an export to what is no file leaves its mode", async () => {
+test("an export to what is no file leaves its mode", () => {
   const { mode } = statSync("/dev/null");
-  const stream = privateStream("/dev/null");
-  stream.end("x");
-  await once(stream, "close");
+  const output = privateOutput("/dev/null");
+  output.write("x");
+  output.end(true);
   assert.equal(statSync("/dev/null").mode, mode);
+});
+
+test("what cannot be written completely leaves the file as it was, and no other file", () => {
+  const place = join(folder, "completely");
+  makeFolder(place);
+  for (const name of ["kept", "linked"]) writeFileSync(join(place, name), "before");
+  symlinkSync("linked", join(place, "link"));
+  for (const [name, isWhole] of [["kept", false], ["never", false], ["link", true]]) {
+    const output = privateOutput(join(place, name));
+    output.write("new");
+    output.end(isWhole);
+  }
+  assert.deepEqual(readdirSync(place), ["kept", "link", "linked"]);
+  const texts = ["kept", "linked"].map((name) => readFileSync(join(place, name), "utf8"));
+  assert.deepEqual([...texts, readlinkSync(join(place, "link"))], ["before", "new", "linked"]);
+  mkdirSync(join(place, "folder"));
+  const named = { code: "EISDIR", message: /folder cannot be written/ };
+  assert.throws(() => writePrivate(join(place, "folder"), "x"), named);
+  assert.deepEqual(readdirSync(place), ["folder", "kept", "link", "linked"]);
 });
 
 test("a folder that is there is tightened with all in it, and nothing beside it is touched", () => {

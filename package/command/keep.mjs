@@ -1,6 +1,7 @@
 // `tally export`, `snapshot`, `restore`, `repair`.
+import { once } from "node:events";
 import { crc32 } from "node:zlib";
-import { privateStream } from "../../scripts/private-files.mjs";
+import { privateOutput } from "../../scripts/private-files.mjs";
 import { path } from "../client/transport.ts";
 import { clientOf, newCall } from "./client.mjs";
 import { EXIT, Failure, number, table } from "./outcome.mjs";
@@ -12,12 +13,22 @@ const LOOK_EVERY_MS = 1_000;
 
 const NEWLINE = 10;
 
-function fileOf(output) {
-  try {
-    return privateStream(output);
-  } catch (error) {
-    throw new Failure(EXIT.usage, `--output ${output} cannot be written (${error.code}): name a file in a folder of yours`);
+// Returns what takes the bytes of an export: a file, or standard output, whose failures tally.mjs names.
+function outputOf(name) {
+  if (name === undefined) {
+    const write = (bytes) => (process.stdout.write(bytes) ? undefined : once(process.stdout, "drain"));
+    return { write, end: () => {} };
   }
+  const tried = (exit, remedy, work) => {
+    try {
+      return work();
+    } catch (error) {
+      throw new Failure(exit, `--output ${name} cannot be written (${error.code}): ${remedy}`);
+    }
+  };
+  const file = tried(EXIT.usage, "name a file in a folder of yours", () => privateOutput(name));
+  const full = (work) => tried(EXIT.failed, "make room there, or name another file", work);
+  return { write: (bytes) => full(() => file.write(bytes)), end: (isWhole) => full(() => file.end(isWhole)) };
 }
 
 // Writes one page of an export but for its last line, and returns that line; `state` has the checksum and the number of
@@ -59,8 +70,25 @@ export async function exportAll({ args: [prefix], options, screen }) {
     ...Object.fromEntries(also.map((name) => [name, 1])),
     ...(options.csv ? { format: "csv" } : {}),
   };
-  const out = options.output === undefined ? process.stdout : fileOf(options.output);
-  const write = (bytes) => (out.write(bytes) ? undefined : new Promise((done) => out.once("drain", done)));
+  const out = outputOf(options.output);
+  let state;
+  try {
+    state = await pages(client, query, options, out);
+  } finally {
+    out.end(state !== undefined);
+  }
+  const { bytes, end } = state;
+  if (options.output !== undefined) {
+    const counters = `${number(end.counters)} ${end.counters === 1 ? "counter" : "counters"}`;
+    const text = () => `${options.output}: ${counters}, ${number(bytes)} bytes`;
+    screen.show({ file: options.output, bytes, ...end }, text);
+  }
+  if (!end.complete) screen.note("tally: the export is not complete: parts of the deployment did not answer; its last line and the lines with unreachable name them");
+  return end.complete ? EXIT.done : EXIT.partly;
+}
+
+// Writes all pages and the last line. Returns the number of bytes before that line, and what it says.
+async function pages(client, query, options, { write }) {
   const state = { checksum: 0, bytes: 0, counters: 0, complete: true };
   const missing = new Set();
   let cursor;
@@ -82,12 +110,7 @@ export async function exportAll({ args: [prefix], options, screen }) {
     complete: state.complete, ...(missing.size > 0 ? { missing_partitions: [...missing] } : {}),
   };
   if (!options.csv) await write(`${JSON.stringify(end)}\n`);
-  if (options.output !== undefined) {
-    await new Promise((done) => out.end(done));
-    screen.show({ file: options.output, bytes: state.bytes, ...end }, () => `${options.output}: ${number(state.counters)} ${state.counters === 1 ? "counter" : "counters"}, ${number(state.bytes)} bytes`);
-  }
-  if (!state.complete) screen.note("tally: the export is not complete: parts of the deployment did not answer; its last line and the lines with unreachable name them");
-  return state.complete ? EXIT.done : EXIT.partly;
+  return { bytes: state.bytes, end };
 }
 
 const isWaited = (all) => all.in_progress.length > 0 && all.in_progress.every(({ why }) => why === undefined);
