@@ -47,7 +47,7 @@ export function watch(
           timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
           pause_ms = PAUSE_MS_MIN;
           last = id ?? last;
-          const message = JSON.parse(data) as { type: string; counters?: LiveCounters };
+          const message = transport.parse(data) as { type: string; counters?: LiveCounters };
           if (message.type !== "update" || end.signal.aborted) continue;
           for (const [name, state] of Object.entries(message.counters ?? {})) counters.set(name, state);
           guarded("onUpdate", () => onUpdate(Object.fromEntries(counters)), tell);

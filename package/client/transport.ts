@@ -71,6 +71,8 @@ export interface TransportOptions {
   timeout_ms?: number | undefined;
   /** How long a check of a limit may take, all its tries together (1,000). */
   check_ms?: number | undefined;
+  /** Reads the JSON of answers instead of `JSON.parse`, which rounds whole numbers above 2^53. */
+  parse?: ((text: string) => unknown) | undefined;
 }
 
 export interface Call {
@@ -221,6 +223,7 @@ function keyOf(key: unknown): string | undefined {
 export class Transport {
   readonly options: TransportOptions;
   readonly base: string;
+  readonly parse: (text: string) => unknown;
 
   constructor(options: TransportOptions) {
     if ((options?.url ?? options?.binding ?? undefined) === undefined) {
@@ -228,6 +231,7 @@ export class Transport {
     }
     this.options = { ...options, key: keyOf(options.key) };
     this.base = baseOf(options.url ?? "https://tally");
+    this.parse = options.parse ?? JSON.parse;
     checkedNumber("retries", options.retries, 0);
     checkedNumber("timeout_ms", options.timeout_ms, 1);
     checkedNumber("check_ms", options.check_ms, 1);
@@ -338,7 +342,7 @@ export class Transport {
   }
 
   json<T>(method: string, route: string, call: Call = {}): Promise<T> {
-    return this.read<T>(method, route, call, jsonOf);
+    return this.read<T>(method, route, call, (answer) => jsonOf(answer, this.parse));
   }
 }
 
@@ -353,10 +357,10 @@ export function pauseOf(error: TallyError, wait_ms: number): number {
 }
 
 /** Returns the JSON of an answer. Rejects with a {@link TallyError} where it has none. */
-export async function jsonOf<T>(answer: Response): Promise<T> {
+export async function jsonOf<T>(answer: Response, parse: (text: string) => unknown = JSON.parse): Promise<T> {
   const text = await answer.text();
   try {
-    return JSON.parse(text) as T;
+    return parse(text) as T;
   } catch (cause) {
     const detail = `${answer.status} without JSON, so it is not Tally that answers: ${text.slice(0, 200)}`;
     throw new TallyError(answer.status, "not-tally", detail, { cause });

@@ -1,6 +1,6 @@
 // The client of the command: where Tally is, and by which key.
 import { Tally, TallyError } from "../client/index.ts";
-import { EXIT, Failure } from "./outcome.mjs";
+import { EXIT, Failure, parsed } from "./outcome.mjs";
 import { readText } from "./text.mjs";
 
 export const URL_DEFAULT = "http://127.0.0.1:8788";
@@ -20,13 +20,16 @@ export function clientOf(options, more = {}) {
   const file = options.keyFile ?? process.env.TALLY_KEY_FILE;
   const key =
     options.key ?? process.env.TALLY_KEY ?? (file === undefined ? undefined : readText(file).trim());
-  return new Tally({ url: addressOf(options), retries: RETRIES, ...(key ? { key } : {}), ...more });
+  return new Tally({ url: addressOf(options), retries: RETRIES, parse: parsed, ...(key ? { key } : {}), ...more });
 }
 
-/** Calls what a deployment of an earlier build may not know, and says so then. */
-export async function newCall(client, what, method, route, call) {
+/**
+ * Calls what a deployment of an earlier build may not know, and says so then. Resolves to the JSON of the answer, or to
+ * the answer itself with `how` "answer".
+ */
+export async function newCall(client, what, method, route, call, how = "request") {
   try {
-    return await client.answer(method, route, call);
+    return await client[how](method, route, call);
   } catch (error) {
     if (!(error instanceof TallyError)) throw error;
     if (

@@ -93,7 +93,7 @@ async function pages(client, query, options, { write }) {
   const missing = new Set();
   let cursor;
   do {
-    const answer = await newCall(client, "exports", "GET", "/export", { query: { ...query, cursor } });
+    const answer = await newCall(client, "exports", "GET", "/export", { query: { ...query, cursor } }, "answer");
     const line = await page(answer, write, state);
     if (options.csv && !line.startsWith('{"end":')) {
       await write(line);
@@ -118,7 +118,7 @@ const dayRow = ({ date, full, counters, changed, bytes, complete }) => [
   date, full ? "full" : "changes", number(counters), number(changed), number(bytes), complete ? "" : "not complete",
 ];
 
-const listOf = async (client) => (await newCall(client, "snapshots", "GET", "/snapshots", {})).json();
+const listOf = (client) => newCall(client, "snapshots", "GET", "/snapshots", {});
 
 const daysTable = (days) => table([["day", "", "counters", "changed", "bytes", ""], ...days.map(dayRow)], [2, 3, 4]);
 
@@ -134,7 +134,7 @@ export async function snapshots({ options, screen }) {
 /** Makes a snapshot and waits for its end. One that does not go on, or is not complete, makes the exit code 6. */
 export async function snapshot({ options, screen }) {
   const client = clientOf(options, { timeout_ms: OPERATION_MS_MAX });
-  let all = await (await newCall(client, "snapshots", "POST", "/snapshots", { isSafe: true })).json();
+  let all = await newCall(client, "snapshots", "POST", "/snapshots", { isSafe: true });
   // An answer that is not the day's says what is under way.
   let made = all.date === undefined ? undefined : all;
   while (made === undefined && isWaited(all)) {
@@ -167,10 +167,9 @@ export async function restore({ args: [date], options, screen }) {
   let cursor;
   do {
     const body = cursor === undefined ? request : { ...request, cursor };
-    const answer = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), {
+    const result = await newCall(client, "snapshots", "POST", path("/snapshots/{date}/restore", date), {
       body, idempotencyKey,
     });
-    const result = await answer.json();
     for (const [name, value] of Object.entries(result)) {
       if (Array.isArray(value)) sum[name] = [...(sum[name] ?? []), ...value];
       else sum[name] = typeof value === "number" ? (sum[name] ?? 0) + value : value;
@@ -234,7 +233,7 @@ export async function repair({ options, screen }) {
   let cursor;
   do {
     const body = { ...what, dry_run: Boolean(options.dryRun), ...(cursor === undefined ? {} : { cursor }) };
-    const result = await (await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true })).json();
+    const result = await newCall(client, "repairs", "POST", "/repair", { body, isWrite: true });
     for (const name of ["checked", "damaged", "repaired"]) all[name] += result[name];
     all.dry_run = result.dry_run;
     all.counters.push(...result.counters);

@@ -55,11 +55,9 @@ const isGiven = ([, value]) => value !== undefined;
 async function keysOf(client) {
   const keys = [];
   for (let cursor = ""; cursor !== null;) {
-    const page = await (
-      await newCall(
-        client, "keys of its own: use --file", "GET", `/keys?limit=${PAGE}${cursor === "" ? "" : `&cursor=${cursor}`}`,
-      )
-    ).json();
+    const page = await newCall(
+      client, "keys of its own: use --file", "GET", `/keys?limit=${PAGE}${cursor === "" ? "" : `&cursor=${cursor}`}`,
+    );
     keys.push(...page.entries);
     ({ cursor } = page);
   }
@@ -97,8 +95,9 @@ export async function add({ args: [name], options, screen }) {
   );
   if (file === undefined) {
     const body = { name, scopes, ...(prefixes.length > 0 ? { prefixes } : {}), ...bounds };
-    const answer = await newCall(clientOf(options), "keys of its own: use --file, and set the secret TALLY_KEYS", "POST", "/keys", { body, isWrite: true });
-    printed(screen, { name, ...(await answer.json()) });
+    const what = "keys of its own: use --file, and set the secret TALLY_KEYS";
+    const made = await newCall(clientOf(options), what, "POST", "/keys", { body, isWrite: true });
+    printed(screen, { name, ...made });
     return EXIT.done;
   }
   const keys = readKeys(file);
@@ -155,10 +154,8 @@ export async function rotate({ args: [name], options, screen }) {
   if (file === undefined) {
     const client = clientOf(options);
     const { id } = await named(client, name);
-    const answer = await client.answer("POST", path("/keys/{id}/rotate", id), {
-      body: keep === undefined ? {} : { keep_seconds: keep }, isWrite: true,
-    });
-    printed(screen, await answer.json());
+    const body = keep === undefined ? {} : { keep_seconds: keep };
+    printed(screen, await client.request("POST", path("/keys/{id}/rotate", id), { body, isWrite: true }));
     return EXIT.done;
   }
   const keys = readKeys(file);

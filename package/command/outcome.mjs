@@ -50,6 +50,16 @@ export const visible = (text, hasColors = false) =>
     return isColor ? sign : `\\x${sign.charCodeAt(0).toString(16).padStart(2, "0")}`;
   });
 
+/** Returns the value of a JSON text. A whole number whose digits a number of JavaScript cannot have is a bigint. */
+export const parsed = (text) =>
+  JSON.parse(text, (_, value, { source }) =>
+    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value,
+  );
+
+/** Returns the JSON of a value, with all digits of a bigint. */
+export const jsonText = (value) =>
+  JSON.stringify(value, (_, one) => (typeof one === "bigint" ? JSON.rawJSON(one.toString()) : one));
+
 /** Where a command writes: `json(value)`, `line(text)` to stdout, `note(text)` to stderr, `paint(style, text)`. */
 export function screen({ json = false, color = true } = {}) {
   const painted = color && process.stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== "dumb";
@@ -58,7 +68,7 @@ export function screen({ json = false, color = true } = {}) {
     isJson: json,
     hasColors: painted,
     isTerminal: process.stdout.isTTY === true,
-    json: (value) => write(process.stdout, JSON.stringify(value)),
+    json: (value) => write(process.stdout, jsonText(value)),
     line: (text = "") => json || write(process.stdout, visible(text, painted)),
     note: (text) => write(process.stderr, visible(text, painted)),
     paint: (style, text) => (painted ? styleText(style, String(text), { validateStream: false }) : String(text)),

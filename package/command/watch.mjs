@@ -1,6 +1,6 @@
 // `tally watch`: counters as they change, each with a sparkline of its last minute.
 import { clientOf } from "./client.mjs";
-import { EXIT, number } from "./outcome.mjs";
+import { EXIT, jsonText, number } from "./outcome.mjs";
 
 const BLOCKS = [..."▁▂▃▄▅▆▇█"];
 const SECONDS_SHOWN = 60;
@@ -43,8 +43,9 @@ export async function watch({ args: [ids], options, screen }) {
     (counters) => {
       for (const [id, counter] of Object.entries(counters)) {
         const row = seen.get(id);
-        const isNews = JSON.stringify(row.counter) !== JSON.stringify(counter);
-        if (row.counter && counter) row.added[SECONDS_SHOWN - 1] += Math.max(0, counter.value - row.counter.value);
+        const isNews = jsonText(row.counter) !== jsonText(counter);
+        const more = row.counter && counter ? Number(BigInt(counter.value) - BigInt(row.counter.value)) : 0;
+        row.added[SECONDS_SHOWN - 1] += Math.max(0, more);
         row.counter = counter;
         if (!isNews) continue;
         if (screen.isJson) screen.json({ id, ...(counter ?? { value: null }) });

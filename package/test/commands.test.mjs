@@ -74,6 +74,27 @@ test("watch tells each change", async () => {
   assert.equal(sparkline([0, 1, 4, 8]), "▁▂▅█");
 });
 
+test("a number that JavaScript would round is printed with all its digits", async () => {
+  const value = "9223372036854775922";
+  await server.json("/counters/digits%2Fbig/value", { method: "PUT", body: `{"value":${value}}` });
+  const said = async (...args) => (await server.tally(args)).stdout;
+  assert.match(await said("get", "digits/big"), /^digits\/big +9,223,372,036,854,775,922 /);
+  assert.equal(await said("get", "digits/big", "--value"), `${value}\n`);
+  assert.match(await said("get", "digits/big", "--json"), new RegExp(`"value":${value},"base":${value},`));
+  await until(async () => (await said("top", "digits/")).includes("digits/big"));
+  assert.match(await said("top", "digits/"), /^1 +9,223,372,036,854,775,922 .*\n1 counter, 9,223,372,036,854,775,922 in/);
+  assert.match(await said("top", "digits/", "--json"), new RegExp(`"total":${value},.*"value":${value},`));
+  assert.match(await said("watch", "digits/big", "--for", "2"), new RegExp(`^digits/big ${value}\n`));
+  const child = spawn(process.execPath, [TALLY, "watch", "digits/big", "--json", "--url", server.url]);
+  let output = "";
+  child.stdout.on("data", (text) => (output += text));
+  await until(() => output.includes(`"value":${value},`));
+  await add("digits/big");
+  await until(() => output.includes('"value":9223372036854775923,'));
+  child.kill("SIGINT");
+  assert.equal((await once(child, "exit"))[0], 0);
+});
+
 test("keys of a file are made, listed, rotated and revoked; only their owner may read it", async () => {
   const file = join(server.place, "keys.json");
   const [{ key }] = await json("keys", "add", "blog", "--file", file, "--prefix", "/blog/");
