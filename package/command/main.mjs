@@ -22,6 +22,8 @@ const run = (load, name) => async (...given) => {
 };
 
 const examples = (...lines) => `\nExamples:\n${lines.map((line) => `  $ ${line}`).join("\n")}\n`;
+// The windows of the service, which refuses others.
+const WINDOWS = "3600, 86400, today, month, year, or days such as 7d or 365d";
 const list = (value, before = []) => [...before, value];
 const whole = (value) => {
   if (!/^\d{1,9}$/.test(value)) {
@@ -143,7 +145,7 @@ function reading(tally) {
     .description("list the counters with the highest counts")
     .argument("[prefix]", "only counters whose ids begin with this")
     .addOption(new Option("--by <what>", "the number that orders the counters").choices(["value", "count", "uniques"]))
-    .option("--window <window>", "3600, 86400, today, month, year, or days such as 7d or 365d; all time by default")
+    .option("--window <window>", `${WINDOWS}; all time by default`)
     .option("--limit <number>", "the number of counters", whole, 10)
     .addHelpText(
       "after",
@@ -155,10 +157,10 @@ function reading(tally) {
     .description("read counters")
     .argument("<ids...>", "their ids")
     .option("--strong", "read all datacenters now")
-    .option("--window <seconds>", "also the count of this number of seconds up to now", whole)
+    .option("--window <window>", `also the count of a window up to now: ${WINDOWS}`)
     .option("--value", "print only the values")
     .addHelpText(
-      "after", examples("tally get /index.html", "tally get likes --strong --json", "tally get likes --value"),
+      "after", examples("tally get /index.html", "tally get likes --strong --json", "tally get likes --window 7d"),
     )
     .action(run(() => import("./read.mjs"), "get"));
   tally

@@ -63,7 +63,7 @@ export async function get({ args: [ids], options, screen }) {
       value === null ? "does not exist" : exact ? "exact" : `${staleness_ms} ms old`;
     const more = ({ uniques, window }) => [
       uniques ? `${number(Math.round(uniques.estimate))} unique` : "",
-      window?.count === undefined ? "" : `${number(window.count)} in ${window.seconds} s`,
+      window?.count === undefined ? "" : `${number(window.count)} in ${number(window.seconds)} s`,
     ];
     screen.line(
       table(

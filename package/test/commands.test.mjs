@@ -48,6 +48,17 @@ test("top, get and limits say it to people and to programs", async () => {
     ],
   );
   assert.equal((await server.tally(["get", "fruit/apple", "--value"])).stdout, "3\n");
+  for (const window of ["3600", "today", "7d", "month", "year"]) {
+    const [[read], [ranked]] = [
+      await json("get", "fruit/apple", "--window", window), await json("top", "fruit/", "--window", window),
+    ];
+    assert.deepEqual([read.window.count, ranked.entries[0].count], [3, 3], window);
+  }
+  assert.match((await server.tally(["get", "fruit/apple", "--window", "7d"])).stdout, / 3 in \d{3},\d{3} s\n$/);
+  for (const call of [["get", "fruit/apple"], ["top"]]) {
+    const { stderr } = await server.tally([...call, "--window", "soon"]);
+    assert.match(stderr, /^tally: window must be .*"soon" is none\n$/);
+  }
   await json("limits", "set", "once", '{"limit":1,"window_seconds":60}');
   assert.equal((await json("limits", "list"))[0].entries.length, 1);
   assert.equal((await server.tally(["limits", "check", "once", "bob"])).code, 0);
