@@ -171,9 +171,12 @@ function idempotencyKeyOf(key: unknown): string | undefined {
   throw new TallyError(400, "invalid-idempotency-key", `\`idempotencyKey\` is ${shown}: ${detail}`);
 }
 
-// Returns the address of a deployment without a slash at its end. Pages may name it by a path of their own.
-function baseOf(url: unknown): string {
-  if (typeof url !== "string") throw new TypeError(`\`url\` is a ${typeof url}: pass a text such as https://tally.example.com`);
+/**
+ * Returns the address of a deployment without a slash at its end. Pages may name it by a path of their own. Throws for
+ * another text; the error names the option, and quotes no text that may have a password.
+ */
+export function baseOf(url: unknown, name = "`url`"): string {
+  if (typeof url !== "string") throw new TypeError(`${name} is a ${typeof url}: pass a text such as https://tally.example.com`);
   const base = url.replace(/\/+$/, "");
   const here = (globalThis as { location?: { href?: string } }).location?.href;
   let parsed: URL | undefined;
@@ -182,8 +185,12 @@ function baseOf(url: unknown): string {
   } catch {
     parsed = undefined;
   }
-  if (parsed === undefined || !/^https?:$/.test(parsed.protocol) || /[?#]/.test(base)) {
-    throw new TypeError(`\`url\` is ${base}: write it without \`?\` and \`#\`, such as https://tally.example.com`);
+  const isAddress = parsed !== undefined && /^https?:$/.test(parsed.protocol) && !/[?#]/.test(base);
+  if (parsed?.username || parsed?.password || (!isAddress && base.includes("@"))) {
+    throw new TypeError(`${name} has a user name or a password: leave them out, because a key has its own option`);
+  }
+  if (!isAddress) {
+    throw new TypeError(`${name} is ${JSON.stringify(url)}: write it without \`?\` and \`#\`, such as https://tally.example.com`);
   }
   return base;
 }

@@ -1,5 +1,6 @@
 // The client of the command: where Tally is, and by which key.
 import { Tally, TallyError } from "../client/index.ts";
+import { baseOf } from "../client/transport.ts";
 import { EXIT, Failure, parsed } from "./outcome.mjs";
 import { readText } from "./text.mjs";
 
@@ -10,9 +11,12 @@ const RETRIES = 2;
 
 /** Returns the address that the options or the environment name, without a slash at its end. */
 export function addressOf({ url }) {
-  const address = url ?? process.env.TALLY_URL ?? URL_DEFAULT;
-  if (!/^https?:\/\/[^/]/.test(address)) throw new Failure(EXIT.usage, `--url ${address} is no address: write it as ${URL_DEFAULT}`);
-  return address.replace(/\/+$/, "");
+  const name = url === undefined ? "TALLY_URL" : "--url";
+  try {
+    return baseOf(url ?? process.env.TALLY_URL ?? URL_DEFAULT, name);
+  } catch (error) {
+    throw new Failure(EXIT.usage, error.message);
+  }
 }
 
 /** Returns a client. `more`: options of the client. */

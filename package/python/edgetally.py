@@ -42,6 +42,8 @@ _BODY_EVENTS_MAX = 4_000
 _BODY_BYTES_MAX = 4 * 1024 * 1024
 # Refused events that flush() names where there is no on_error.
 _REJECTED_MAX = 1_000
+# An address without a user name, a password, a query and a fragment.
+_URL = re.compile(r"https?://(\[[^]/?#@\s]+\]|[^][/?#@:\s]+)(:[0-9]*)?(/[^?#\s]*)?")
 # Lines as a report names them, such as 3,5-6.
 _LINES = re.compile("[0-9]{1,15}(-[0-9]{1,15})?(,[0-9]{1,15}(-[0-9]{1,15})?)*")
 # Codes of events that may count later. Of all but the first nothing was counted.
@@ -241,7 +243,10 @@ class Tally:
         queue_events: int = 100_000,
         on_error: Optional[Callable[[TallyError], Any]] = None,
     ):
-        if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#\s]+[^?#\s]*", url):
+        if not isinstance(url, str) or not _URL.fullmatch(url):
+            # What comes before an at sign may be a password, and errors go to logs.
+            if "@" in str(url):
+                raise ValueError("url has a user name or a password: leave them out, because a key has its own option")
             raise ValueError(f"url is {url!r}: write it as https://tally.example.com")
         self.url = url.rstrip("/")
         if key is not None and not isinstance(key, str):

@@ -146,6 +146,13 @@ class Dialogues(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "^key is "):
             Tally("http://127.0.0.1:1", 7)
 
+    def test_an_address_with_a_user_name_or_a_password_is_refused_and_the_error_does_not_quote_it(self):
+        for url in DIALOGUES["urls"]["secret"]:
+            with self.subTest(url), self.assertRaisesRegex(ValueError, "^url has a user name or a password: (?!.*secret)"):
+                Tally(url)
+        for url in DIALOGUES["urls"]["good"]:
+            Tally(url)
+
     def test_calls(self):
         for case in DIALOGUES["calls"]:
             name, *given = case["call"]

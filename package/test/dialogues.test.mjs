@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
 import { TALLY, run } from "./server.mjs";
 
-const { ids, idempotency_keys: keysOf, no_pages: noPages, calls, away, flush } = JSON.parse(
+const { ids, idempotency_keys: keysOf, urls, no_pages: noPages, calls, away, flush } = JSON.parse(
   readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
 );
 const textOf = (value) => (Array.isArray(value?.repeat) ? value.repeat[0].repeat(value.repeat[1]) : value);
@@ -152,6 +152,26 @@ test("an option that is none is refused by its name, and a long time is one", as
   assert.equal(server.asked.length, 4);
   server.end();
   await assert.rejects(new Tally({ url, retries: 0.5 }).get("a"), { code: "no-answer" });
+});
+
+test("an address with a user name or a password is refused, and the error does not quote it", async () => {
+  for (const url of urls.secret) {
+    const refusal = { name: "TypeError", message: /^`url` has a user name or a password: (?!.*secret)/ };
+    assert.throws(() => new Tally({ url }), refusal, url);
+  }
+  for (const url of urls.good) assert.ok(new Tally({ url }));
+  const [url] = urls.secret;
+  for (const [args, env, name] of [[["--url", url], {}, "--url"], [[], { TALLY_URL: url }, "TALLY_URL"]]) {
+    for (const call of [["get", "a"], ["doctor"], ["mcp"], ["import", "-"]]) {
+      const { code, stdout, stderr } = await run(process.execPath, [TALLY, ...call, ...args], { env });
+      assert.deepEqual([code, stdout], [2, ""], stderr);
+      assert.match(stderr, new RegExp(`^tally: ${name} has a user name or a password: (?!.*secret)[^\n]+\n$`));
+    }
+  }
+  for (const wrong of ["http://example.com?a", "http://example.com#a", "example.com", ""]) {
+    const { code, stderr } = await run(process.execPath, [TALLY, "get", "a", "--url", wrong]);
+    assert.deepEqual([code, stderr.startsWith(`tally: --url is ${JSON.stringify(wrong)}: `)], [2, true], stderr);
+  }
 });
 
 test("an amount is an amount, by any call, and what is none is never 1", async () => {
