@@ -6,7 +6,8 @@
 import type { components } from "./api.ts";
 import { checkedNumber, guarded, timerMs } from "./guards.ts";
 import {
-  TallyError, checked, isFinal, pause, pauseOf, textOf, type Call, type Problem, type RejectedEvent, type Transport,
+  TallyError, checked, isFinal, notTally, pause, pauseOf, textOf, type Call, type Problem, type RejectedEvent,
+  type Transport,
 } from "./transport.ts";
 
 export type Event = components["schemas"]["Event"];
@@ -317,12 +318,12 @@ function refusalOf(events: RejectedEvent[]): TallyError {
 }
 
 async function sendBody(transport: Transport, body: string, call: Partial<Call>): Promise<Report> {
-  const report = await transport.json<Report | null>("POST", "/events", {
+  const report = await transport.json<Report>("POST", "/events", {
     body, headers: { "content-type": "application/x-ndjson" }, isWrite: true, ...call,
   });
   // Another program that answers has counted nothing.
-  if (typeof report?.accepted === "number" && isReported(report)) return report;
-  throw new TallyError(200, "not-tally", "200 without a report, so it is not Tally that answers");
+  if (typeof report.accepted === "number" && isReported(report)) return report;
+  throw notTally(200, "a report");
 }
 
 /** Counts events in one body, under one key. */

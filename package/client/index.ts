@@ -8,7 +8,7 @@
 import type { components, operations } from "./api.ts";
 import { Batch, sendEvents, type BatchOptions, type Event, type Report } from "./batch.ts";
 import { counterStore, watch, type CounterStore, type LiveCounters } from "./live.ts";
-import { TallyError, Transport, path, type Call, type TransportOptions } from "./transport.ts";
+import { TallyError, Transport, jsonOf, notTally, path, type Call, type TransportOptions } from "./transport.ts";
 import { verdictOf } from "./verdict.ts";
 
 export { clientAddress, clientKey, type ClientKeyOptions } from "./address.ts";
@@ -53,7 +53,7 @@ const CHECK_MS = 1_000;
 
 // Returns the parts of a page of a list, without `entries` where it is none.
 function pageOf(page: unknown): { entries?: Schemas["Page"]["entries"]; cursor?: string | null } {
-  const { entries, cursor = null } = (page ?? {}) as Partial<Schemas["Page"]>;
+  const { entries, cursor = null } = page as Partial<Schemas["Page"]>;
   return Array.isArray(entries) && (cursor === null || typeof cursor === "string") ? { entries, cursor } : {};
 }
 
@@ -93,9 +93,12 @@ export class Tally {
     return new Tally({ ...this.#options, request });
   }
 
-  /** Calls any path: `request("GET", "/healthz")`. Resolves to its JSON. */
+  /** Calls any path: `request("GET", "/healthz")`. Resolves to its JSON; of `/gate` to undefined, as 204 has none. */
   request<T = unknown>(method: string, route: string, call: Call = {}): Promise<T> {
-    return this.#transport.json<T>(method, route, call);
+    const isGate = /^\/gate\//.test(route);
+    return this.#transport.read(method, route, call, (answer) =>
+      isGate && answer.status === 204 ? (Promise.resolve() as Promise<T>) : jsonOf<T>(answer, this.#transport.parse),
+    );
   }
 
   /** The same, resolving to the response. */
@@ -239,7 +242,7 @@ export class Tally {
       const { entries, cursor: next } = pageOf(await this.list({ prefix, ...query, ...(cursor ? { cursor } : {}) }));
       // Another program may give the same page for ever.
       if (entries === undefined || (next && next === cursor)) {
-        throw new TallyError(200, "not-tally", "200 without a page, so it is not Tally that answers");
+        throw notTally(200, "a page");
       }
       yield* entries;
       cursor = next;

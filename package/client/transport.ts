@@ -348,8 +348,13 @@ export class Transport {
     }
   }
 
+  /** Sends until it is answered, and resolves to the JSON object of the answer. */
   json<T>(method: string, route: string, call: Call = {}): Promise<T> {
-    return this.read<T>(method, route, call, (answer) => jsonOf(answer, this.parse));
+    return this.read(method, route, call, async (answer) => {
+      const said = await jsonOf<T>(answer, this.parse);
+      if (Array.isArray(said)) throw notTally(answer.status, "an object");
+      return said;
+    });
   }
 }
 
@@ -363,15 +368,23 @@ export function pauseOf(error: TallyError, wait_ms: number): number {
   return Math.min(PAUSE_MS_MAX, Math.max(error.retry_after_ms ?? 0, wait_ms * (0.5 + Math.random())));
 }
 
-/** Returns the JSON of an answer. Rejects with a {@link TallyError} where it has none. */
+/** Returns the error for an answer that lacks what Tally's answers have: another program gives it. */
+export function notTally(status: number, lacks: string, text = "", cause?: unknown): TallyError {
+  const shown = text === "" ? "" : `: ${text.slice(0, 200)}`;
+  return new TallyError(status, "not-tally", `${status} without ${lacks}, so it is not Tally that answers${shown}`, { cause });
+}
+
+/** Returns the JSON object or list of an answer. Rejects with a {@link TallyError} where it has none. */
 export async function jsonOf<T>(answer: Response, parse: (text: string) => unknown = JSON.parse): Promise<T> {
   const text = await answer.text();
+  let said: unknown;
   try {
-    return parse(text) as T;
+    said = parse(text);
   } catch (cause) {
-    const detail = `${answer.status} without JSON, so it is not Tally that answers: ${text.slice(0, 200)}`;
-    throw new TallyError(answer.status, "not-tally", detail, { cause });
+    throw notTally(answer.status, "JSON", text, cause);
   }
+  if (typeof said === "object" && said !== null) return said as T;
+  throw notTally(answer.status, "an object", text);
 }
 
 // The beginning of an answer's text. What answers instead of Tally may never end.

@@ -1,6 +1,6 @@
 // The verdict of a limit, as an answer of HTTP has it.
 import type { components } from "./api.ts";
-import { TallyError, jsonOf, refusal } from "./transport.ts";
+import { jsonOf, notTally, refusal } from "./transport.ts";
 
 type Verdict = components["schemas"]["LimitVerdict"];
 type LimitCheck = components["schemas"]["LimitCheck"];
@@ -11,9 +11,9 @@ type LimitCheck = components["schemas"]["LimitCheck"];
  */
 export async function verdictOf(policy: string, check: LimitCheck, answer: Response): Promise<Verdict> {
   if (answer.status !== 429) {
-    const verdict = await jsonOf<Verdict | null>(answer);
-    if (typeof verdict?.allowed === "boolean") return verdict;
-    throw new TallyError(answer.status, "not-tally", `${answer.status} without a verdict, so it is not Tally that answers`);
+    const verdict = await jsonOf<Verdict>(answer);
+    if (typeof verdict.allowed === "boolean") return verdict;
+    throw notTally(answer.status, "a verdict");
   }
   const copy = answer.clone();
   const problem = (await answer.json().catch(() => null)) as { allowed?: boolean; override?: string } | null;

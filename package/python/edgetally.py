@@ -285,9 +285,10 @@ class Tally:
         is_write: bool = False,
         answers: Iterable[int] = (),
     ) -> Any:
-        """Sends until it is answered, and returns the JSON of the answer. Raises TallyError."""
+        """Sends until it is answered, and returns the JSON of the answer; of /gate None, as 204 has none. Raises TallyError."""
         status, _, content = self._answer(method, path, query, body, idempotency_key, is_write, answers)
-        return _json(status, content)
+        # A gate says all by its status.
+        return None if status == 204 and path.startswith("/gate/") else _json(status, content, (dict, list))
 
     def _request(self, method, path, query, body, headers):
         if not re.match(r"/(?!/)", path):
@@ -346,7 +347,12 @@ class Tally:
             return TallyError(0, "no-answer", f"{self.url} does not answer: {getattr(lost, 'reason', lost)}")
 
     def _write(self, method, path, body, idempotency_key):
-        return self.request(method, path, body=body, idempotency_key=idempotency_key, is_write=True)
+        status, _, content = self._answer(method, path, None, body, idempotency_key, True, ())
+        return _json(status, content)
+
+    def _get(self, path, query):
+        status, _, content = self._answer("GET", path, query, None, None, False, ())
+        return _json(status, content)
 
     # Counters.
 
@@ -375,7 +381,7 @@ class Tally:
 
     def get(self, id: str, **query: Any) -> dict:
         """Reads a counter: get("a", consistency="strong")."""
-        return self.request("GET", f"/counters/{_part('id', id)}", query=query)
+        return self._get(f"/counters/{_part('id', id)}", query)
 
     def set(self, id: str, value: int, *, idempotency_key: Optional[str] = None) -> dict:
         """Sets the value."""
@@ -387,15 +393,15 @@ class Tally:
 
     def history(self, id: str, **query: Any) -> dict:
         """What was counted when."""
-        return self.request("GET", f"/counters/{_part('id', id)}/history", query=query)
+        return self._get(f"/counters/{_part('id', id)}/history", query)
 
     def breakdown(self, id: str, by: str, **query: Any) -> dict:
         """What was counted of each value of a dimension."""
-        return self.request("GET", f"/counters/{_part('id', id)}/breakdown", query={"by": by, **query})
+        return self._get(f"/counters/{_part('id', id)}/breakdown", {"by": by, **query})
 
     def top(self, **query: Any) -> dict:
         """Which counters have most."""
-        return self.request("GET", "/top", query=query)
+        return self._get("/top", query)
 
     def boards_top(self, boards: Iterable[str], **query: Any) -> dict:
         """The first entries of several boards, and with member its ranks among all of them."""
@@ -403,22 +409,21 @@ class Tally:
         for name in names:
             if "," in name:
                 raise TallyError(400, "invalid-id", f"`boards` has a name with a comma: {name}")
-        return self.request("GET", "/top", query={"boards": ",".join(names), **query})
+        return self._get("/top", {"boards": ",".join(names), **query})
 
     def aggregate(self, prefix: str, **query: Any) -> dict:
         """The sum of all counters whose ids begin with prefix."""
-        return self.request("GET", f"/counters/{_part('prefix', prefix)}*/aggregate", query=query)
+        return self._get(f"/counters/{_part('prefix', prefix)}*/aggregate", query)
 
     def counters(self, prefix: str = "", **query: Any) -> Iterator[dict]:
         """All counters whose ids begin with prefix, page by page."""
         cursor: Optional[str] = None
         while True:
-            page = self.request("GET", "/counters", query={"prefix": prefix, **query, "cursor": cursor})
-            known = page if isinstance(page, dict) else {}
-            entries, after = known.get("entries"), known.get("cursor")
+            page = self._get("/counters", {"prefix": prefix, **query, "cursor": cursor})
+            entries, after = page.get("entries"), page.get("cursor")
             # Another program may give the same page for ever.
             if not isinstance(entries, list) or not isinstance(after, (str, type(None))) or (after and after == cursor):
-                raise TallyError(200, "not-tally", "200 without a page, so it is not Tally that answers")
+                raise _not_tally(200, "a page")
             yield from entries
             cursor = after
             if not cursor:
@@ -636,10 +641,10 @@ class Tally:
         policies = headers.get("ratelimit-policy", "")
         if "limit" not in check and policies:
             (self._closed.add if ";tally-on-error=closed" in policies else self._closed.discard)(policy)
-        if status != 429 and isinstance(said, dict) and isinstance(said.get("allowed"), bool):
+        if status != 429 and isinstance(said.get("allowed"), bool):
             return said
         if status != 429:
-            raise TallyError(status, "not-tally", f"{status} without a verdict, so it is not Tally that answers")
+            raise _not_tally(status, "a verdict")
         # A budget of the caller's own: nothing was judged.
         if said.get("allowed") is not False:
             raise _refusal(self.url, status, headers, content)
@@ -677,7 +682,7 @@ class Tally:
     def overrides(self, policy: str, *, cursor: Optional[str] = None, limit: int = 100) -> dict:
         """A page of the overrides of a policy: of keys, then of prefixes. Send the cursor back to get the next page."""
         query = {"limit": limit, **({} if cursor is None else {"cursor": cursor})}
-        return self.request("GET", f"/limits/{_part('policy', policy)}/overrides", query=query)
+        return self._get(f"/limits/{_part('policy', policy)}/overrides", query)
 
     def _override(self, policy, pattern):
         return f"/limits/{_part('policy', policy)}/overrides/{_part('pattern', pattern)}"
@@ -841,21 +846,29 @@ def _rejection(events: list[dict]) -> TallyError:
     return TallyError(400, events[0]["code"], detail, events=events)
 
 
-def _json(status: int, content: bytes) -> Any:
+def _not_tally(status: int, lacks: str, content: bytes = b"") -> TallyError:
+    """The error for an answer that lacks what Tally's answers have: another program gives it."""
+    shown = f": {content[:200].decode(errors='replace')}" if content else ""
+    return TallyError(status, "not-tally", f"{status} without {lacks}, so it is not Tally that answers{shown}")
+
+
+def _json(status: int, content: bytes, kinds: tuple = (dict,)) -> Any:
     try:
-        return json.loads(content or b"null")
+        said = json.loads(content)
     except (ValueError, RecursionError):
-        shown = content[:200].decode(errors="replace")
-        raise TallyError(status, "not-tally", f"{status} without JSON, so it is not Tally that answers: {shown}") from None
+        raise _not_tally(status, "JSON", content) from None
+    if not isinstance(said, kinds):
+        raise _not_tally(status, "an object", content)
+    return said
 
 
 def _report_of(answer: tuple) -> dict:
     status, _, content = answer
     report = _json(status, content)
     # Another program that answers has counted nothing.
-    accepted = report.get("accepted") if isinstance(report, dict) else None
+    accepted = report.get("accepted")
     if not isinstance(accepted, int) or isinstance(accepted, bool) or not _is_reported(report):
-        raise TallyError(status, "not-tally", f"{status} without a report, so it is not Tally that answers")
+        raise _not_tally(status, "a report")
     return report
 
 

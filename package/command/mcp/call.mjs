@@ -3,16 +3,13 @@
 // Invariant: every refusal and every failure is a result with `isError`, whose text is JSON with a `code`. An agent can
 // act on it.
 import { TallyError } from "../../client/index.ts";
-import { path } from "../../client/transport.ts";
+import { notTally, path } from "../../client/transport.ts";
 
 /** The most bytes of an answer: an agent reads all of it. */
 export const ANSWER_BYTES_MAX = 256 * 1024;
 
 /** How long a call may take, all its tries together. */
 export const CALL_MS_MAX = 30_000;
-
-// What an answer that is not Tally's shows of its text.
-const SHOWN_CHARS_MAX = 200;
 
 /** The most calls at a time, of all agents of the command: each may have an answer of `ANSWER_BYTES_MAX`. */
 export const CALLS_MAX = 64;
@@ -92,8 +89,7 @@ async function answerOf(client, one, given, signal) {
   try {
     JSON.parse(text);
   } catch (cause) {
-    const detail = `${answer.status} without JSON, so it is not Tally that answers: ${text.slice(0, SHOWN_CHARS_MAX)}`;
-    throw new TallyError(answer.status, "not-tally", detail, { cause });
+    throw notTally(answer.status, "JSON", text, cause);
   }
   // The text itself: its numbers may be too large for those of JavaScript.
   return text;
