@@ -115,6 +115,7 @@ export const pause = (ms: number, signal: AbortSignal | undefined) =>
   });
 
 const ID_BYTES_MAX = 512;
+const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? .*\d\d:\d\d:\d\d/;
 // A problem has some hundred bytes, and no more than this.
 const REFUSAL_BYTES_MAX = 64 * 1024;
 // Calls by `GET` that count at each request.
@@ -368,6 +369,15 @@ export function pauseOf(error: TallyError, wait_ms: number): number {
   return Math.min(PAUSE_MS_MAX, Math.max(error.retry_after_ms ?? 0, wait_ms * (0.5 + Math.random())));
 }
 
+/** Returns when an answer says to ask again: in seconds, or at a time. Source: RFC 9110, sections 10.2.3 and 5.6.7. */
+export function retryAfterMs({ headers }: Response): number | undefined {
+  const text = headers.get("retry-after") ?? "";
+  if (/^\d{1,15}$/.test(text)) return 1000 * Number(text);
+  // The form of C has no zone, and means UTC as the others do.
+  const time_ms = HTTP_DATE.test(text) ? Date.parse(`${text.replace(/ GMT$/, "")} GMT`) : NaN;
+  return Number.isNaN(time_ms) ? undefined : Math.max(0, time_ms - Date.now());
+}
+
 /** Returns the error for an answer that lacks what Tally's answers have: another program gives it. */
 export function notTally(status: number, lacks: string, text = "", cause?: unknown): TallyError {
   const shown = text === "" ? "" : `: ${text.slice(0, 200)}`;
@@ -414,7 +424,7 @@ export async function refusal(answer: Response): Promise<TallyError> {
   } catch {
     problem = undefined;
   }
-  const retry_after_ms = 1000 * Number(answer.headers.get("retry-after") ?? NaN);
+  const retry_after_ms = retryAfterMs(answer);
   // Another program's problem may have anything in their places.
   const { code, detail } = (problem ?? {}) as Record<string, unknown>;
   return new TallyError(
@@ -422,7 +432,7 @@ export async function refusal(answer: Response): Promise<TallyError> {
     typeof detail === "string" ? detail : `${answer.status} ${text.slice(0, 200)}`.trim(),
     {
       ...(problem === undefined ? {} : { problem }),
-      ...(Number.isFinite(retry_after_ms) ? { retry_after_ms } : {}),
+      ...(retry_after_ms === undefined ? {} : { retry_after_ms }),
     },
   );
 }

@@ -1,6 +1,6 @@
 // The verdict of a limit, as an answer of HTTP has it.
 import type { components } from "./api.ts";
-import { jsonOf, notTally, refusal } from "./transport.ts";
+import { jsonOf, notTally, refusal, retryAfterMs } from "./transport.ts";
 
 type Verdict = components["schemas"]["LimitVerdict"];
 type LimitCheck = components["schemas"]["LimitCheck"];
@@ -29,6 +29,6 @@ export async function verdictOf(policy: string, check: LimitCheck, answer: Respo
     limit: whole(number("ratelimit-policy", "q"), check.limit ?? 0),
     remaining: whole(number("ratelimit", "r"), 0),
     reset_after_ms: whole(1000 * number("ratelimit", "t"), 0),
-    retry_after_ms: whole(1000 * Number(answer.headers.get("retry-after") ?? NaN), 0),
+    retry_after_ms: retryAfterMs(answer) ?? 0,
   } as Verdict;
 }

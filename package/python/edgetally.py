@@ -10,6 +10,8 @@ it is sent. The key goes to the address of the client and nowhere else. Calls ra
 
 from __future__ import annotations
 
+import datetime
+import email.utils
 import gzip
 import http.client
 import ipaddress
@@ -44,6 +46,7 @@ _BODY_BYTES_MAX = 4 * 1024 * 1024
 _REJECTED_MAX = 1_000
 # An address without a user name, a password, a query and a fragment.
 _URL = re.compile(r"https?://(\[[^]/?#@\s]+\]|[^][/?#@:\s]+)(:[0-9]*)?(/[^?#\s]*)?")
+_HTTP_DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? .*[0-9]{2}:[0-9]{2}:[0-9]{2}")
 # Lines as a report names them, such as 3,5-6.
 _LINES = re.compile("[0-9]{1,15}(-[0-9]{1,15})?(,[0-9]{1,15}(-[0-9]{1,15})?)*")
 # Codes of events that may count later. Of all but the first nothing was counted.
@@ -886,8 +889,16 @@ def _fields(header: str) -> dict:
 
 
 def _retry_after(headers: Any) -> Optional[float]:
+    """When an answer says to ask again: in seconds, or at a time. Source: RFC 9110, sections 10.2.3 and 5.6.7."""
     text = headers.get("retry-after", "")
-    return float(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return float(text)
+    try:
+        # The form of C has no zone, and means UTC as the others do.
+        at = datetime.datetime(*email.utils.parsedate(text)[:6], tzinfo=datetime.timezone.utc) if _HTTP_DATE.match(text) else None
+    except (TypeError, ValueError):
+        at = None
+    return None if at is None else max(0.0, at.timestamp() - time.time())
 
 
 def _refusal(url: str, status: int, headers: Any, content: bytes) -> TallyError:

@@ -1,9 +1,11 @@
 """Tests of the client that need no server: python3 test_client.py."""
 
+import email.utils
 import json
 import logging
 import sys
 import threading
+import time
 import unittest
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -152,6 +154,20 @@ class Dialogues(unittest.TestCase):
                 Tally(url)
         for url in DIALOGUES["urls"]["good"]:
             Tally(url)
+
+    def test_a_refusal_says_when_to_ask_again_in_seconds_or_by_a_time_and_never_before_now(self):
+        def said(text):
+            with Answering([{"status": 429, "headers": {"retry-after": text}, "body": {}}]) as server, self.assertRaises(TallyError) as refused:
+                Tally(server.url).get("a")
+            return refused.exception.retry_after
+
+        for text, ms in DIALOGUES["retry_after"]:
+            with self.subTest(text):
+                self.assertEqual(said(text), None if ms is None else ms / 1000)
+        late = time.time() + 90
+        for text in (email.utils.formatdate(late, usegmt=True), time.asctime(time.gmtime(late))):
+            with self.subTest(text):
+                self.assertTrue(80 < said(text) <= 90)
 
     def test_calls(self):
         for case in DIALOGUES["calls"]:

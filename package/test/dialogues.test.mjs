@@ -10,9 +10,9 @@ import { test } from "node:test";
 import { Tally, TallyError } from "../client/index.ts";
 import { TALLY, run } from "./server.mjs";
 
-const { ids, idempotency_keys: keysOf, urls, no_pages: noPages, calls, away, flush } = JSON.parse(
-  readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"),
-);
+const {
+  ids, idempotency_keys: keysOf, urls, no_pages: noPages, retry_after: retryAfter, calls, away, flush,
+} = JSON.parse(readFileSync(new URL("../../tests/fixtures/clients.json", import.meta.url), "utf8"));
 const textOf = (value) => (Array.isArray(value?.repeat) ? value.repeat[0].repeat(value.repeat[1]) : value);
 
 // A server that gives these answers, one after the other, the last one for ever. `asked` are the requests.
@@ -172,6 +172,23 @@ test("an address with a user name or a password is refused, and the error does n
     const { code, stderr } = await run(process.execPath, [TALLY, "get", "a", "--url", wrong]);
     assert.deepEqual([code, stderr.startsWith(`tally: --url is ${JSON.stringify(wrong)}: `)], [2, true], stderr);
   }
+});
+
+test("a refusal says when to ask again, in seconds or by a time, and never before now", async () => {
+  const said = (text) => {
+    const fetch = async () => new Response("{}", { status: 429, headers: { "retry-after": text } });
+    return new Tally({ url: "http://127.0.0.1:1", fetch }).get("a").catch((error) => error.retry_after_ms ?? null);
+  };
+  for (const [text, ms] of retryAfter) assert.equal(await said(text), ms, text);
+  const late = new Date(Date.now() + 90_000).toUTCString();
+  for (const text of [late, late.replace(",", "").replace(/(\d\d) (\w{3}) (\d{4}) (\S+) GMT/, "$2 $1 $4 $3")]) {
+    const ms = await said(text);
+    assert.ok(ms > 80_000 && ms <= 90_000, `${text}: ${ms}`);
+  }
+  const headers = { "retry-after": late };
+  const fetch = async () => new Response('{"allowed":false}', { status: 429, headers });
+  const { retry_after_ms } = await new Tally({ url: "http://127.0.0.1:1", fetch }).limit("p", "k");
+  assert.ok(retry_after_ms > 80_000);
 });
 
 test("an amount is an amount, by any call, and what is none is never 1", async () => {
