@@ -13,6 +13,11 @@ export function checkedNumber(name: string, value: unknown, least: number): void
   throw new RangeError(`\`${name}\` is ${shown}: send a number of at least ${least}`);
 }
 
+/** Throws for an argument that is no list. */
+export function checkedList(name: string, value: unknown): void {
+  if (!Array.isArray(value)) throw new TypeError(`\`${name}\` is a ${typeof value}: pass a list`);
+}
+
 /** Returns a signal that ends a call; undefined for none, as `fetch` takes null for none. Throws for another value. */
 export function signalOf(value: unknown): AbortSignal | undefined {
   if (value === undefined || value === null) return undefined;

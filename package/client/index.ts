@@ -7,8 +7,11 @@
 // Types are those of the OpenAPI document (api.ts, generated).
 import type { components, operations } from "./api.ts";
 import { Batch, sendEvents, type BatchOptions, type Event, type Report } from "./batch.ts";
+import { checkedList } from "./guards.ts";
 import { counterStore, watch, type CounterStore, type LiveCounters } from "./live.ts";
-import { TallyError, Transport, jsonOf, notTally, path, type Call, type TransportOptions } from "./transport.ts";
+import {
+  TallyError, Transport, checked, jsonOf, notTally, path, type Call, type TransportOptions,
+} from "./transport.ts";
 import { verdictOf } from "./verdict.ts";
 
 export { clientAddress, clientKey, type ClientKeyOptions } from "./address.ts";
@@ -163,6 +166,7 @@ export class Tally {
 
   /** Counts many events in one body. Rejects where none was counted: the error's `problem` has the report. */
   async events(events: Event[], { idempotencyKey, signal }: CallOptions = {}): Promise<Report> {
+    checkedList("events", events);
     return sendEvents(this.#transport, events.map((event) => this.#about(event)), idempotencyKey, signal);
   }
 
@@ -215,7 +219,8 @@ export class Tally {
   async boardsTop(
     boards: string[], query: Pick<Query<"readTop">, "member" | "limit" | "period" | "consistency"> = {},
   ): Promise<Schemas["BoardsTop"]> {
-    const parted = boards.find((board) => board.includes(","));
+    checkedList("boards", boards);
+    const parted = boards.find((board) => checked("boards", board).includes(","));
     if (parted !== undefined) throw new TallyError(400, "invalid-id", `\`boards\` has a name with a comma: ${parted}`);
     return this.#read("/top", { boards: boards.join(","), ...query });
   }

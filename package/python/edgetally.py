@@ -5,7 +5,7 @@
     tally.increment("downloads")
 
 Invariants: what may count is sent again only under one Idempotency-Key, drawn before the first try. So a write counts once however often
-it is sent. The key goes to the address of the client and nowhere else. Calls raise TallyError, and TypeError for what is no JSON.
+it is sent. The key goes to the address of the client and nowhere else. Calls raise TallyError, and TypeError for what is no JSON or no list.
 """
 
 from __future__ import annotations
@@ -162,6 +162,13 @@ def _checked(name: str, id: Any) -> str:
     if fault is not None:
         raise TallyError(400, "invalid-id", f"`{name}` {fault}")
     return id
+
+
+def _list(name: str, values: Any) -> list:
+    """The values of a list. A text, bytes or an object would be taken apart, and each part for a value."""
+    if isinstance(values, (str, bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is a {type(values).__name__}: pass a list")
+    return list(values)
 
 
 def _part(name: str, text: Any) -> str:
@@ -408,9 +415,9 @@ class Tally:
 
     def boards_top(self, boards: Iterable[str], **query: Any) -> dict:
         """The first entries of several boards, and with member its ranks among all of them."""
-        names = list(boards)
+        names = _list("boards", boards)
         for name in names:
-            if "," in name:
+            if "," in _checked("boards", name):
                 raise TallyError(400, "invalid-id", f"`boards` has a name with a comma: {name}")
         return self._get("/top", {"boards": ",".join(names), **query})
 
@@ -608,7 +615,7 @@ class Tally:
 
     def events(self, events: Iterable[Union[dict, Mapping[str, Any]]], *, idempotency_key: Optional[str] = None) -> dict:
         """Counts many events in one body. Raises where none was counted: the error's problem has the report."""
-        body = "\n".join(json.dumps(event) for event in events)
+        body = "\n".join(json.dumps(event) for event in _list("events", events))
         return _report_of(self._answer("POST", "/events", None, body, idempotency_key, True, ()))
 
     # Limits.

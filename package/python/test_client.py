@@ -197,6 +197,21 @@ class Dialogues(unittest.TestCase):
                 tally.boards_top(["eu,us"])
             self.assertEqual(refused.exception.code, "invalid-id")
             self.assertEqual([path for path, _, _ in server.asked], ["/top?boards=eu%2Cus&limit=3"])
+            tally.boards_top(name for name in ("eu", "us"))
+            self.assertEqual(server.asked[-1][0], "/top?boards=eu%2Cus")
+
+    def test_what_is_no_list_is_refused_by_its_name_before_anything_is_sent(self):
+        with Answering([{"status": 200, "body": {}}]) as server:
+            tally = Tally(server.url)
+            for call, name in ((tally.boards_top, "boards"), (tally.events, "events")):
+                for wrong in ("fb", b"fb", {"id": "f"}, None, 7):
+                    with self.subTest(name=name, wrong=wrong), self.assertRaisesRegex(TypeError, f"^{name} is a "):
+                        call(wrong)
+            for bad in map(text_of, DIALOGUES["ids"]["bad"]):
+                with self.subTest(bad=bad), self.assertRaises(TallyError) as refused:
+                    tally.boards_top(["f", bad])
+                self.assertEqual((refused.exception.code, str(refused.exception)[:9]), ("invalid-id", "`boards` "))
+            self.assertEqual(server.asked, [])
 
     def test_what_an_error_of_limit_says_of_on_error(self):
         for case in DIALOGUES["away"]:

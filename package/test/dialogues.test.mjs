@@ -191,6 +191,20 @@ test("a refusal says when to ask again, in seconds or by a time, and never befor
   assert.ok(retry_after_ms > 80_000);
 });
 
+test("what is no list is refused by its name, before anything is sent", async () => {
+  const server = await answering([{ status: 200, body: { entries: [] } }]);
+  const tally = new Tally({ url: server.url });
+  for (const wrong of ["fb", {}, null, undefined, 7, new Set(["f"])]) {
+    await assert.rejects(tally.boardsTop(wrong), { name: "TypeError", message: /^`boards` is a / });
+    await assert.rejects(tally.events(wrong), { name: "TypeError", message: /^`events` is a / });
+  }
+  for (const bad of ids.bad.map(textOf)) {
+    await assert.rejects(tally.boardsTop(["f", bad]), { code: "invalid-id", message: /^`boards` / });
+  }
+  assert.equal(server.asked.length, 0);
+  server.end();
+});
+
 test("an amount is an amount, by any call, and what is none is never 1", async () => {
   const server = await answering([{ status: 200, body: { accepted: 1 } }]);
   const tally = new Tally({ url: server.url, key: "k" });
