@@ -28,6 +28,20 @@ export function clientOf(options, more = {}) {
 }
 
 /**
+ * Returns the error of a command; of a call that is not known, what is wrong with the address if Tally does not answer
+ * there.
+ */
+export async function explained(error, options) {
+  const isUnknown = error.status === 404 && ["not-found", "unknown"].includes(error.code);
+  if (!isUnknown && error.exit !== EXIT.unknownCall) return error;
+  const look = clientOf(options, { retries: 0 }).request("GET", "/healthz");
+  const { status, code } = await look.then(() => ({}), (fault) => fault);
+  if (status !== 404 && code !== "not-tally") return error;
+  const remedy = "set --url or TALLY_URL to the address at which Tally itself answers";
+  return new Failure(EXIT.failed, `${addressOf(options)} is not Tally, because it has no /healthz of Tally: ${remedy}`);
+}
+
+/**
  * Calls what a deployment of an earlier build may not know, and says so then. Resolves to the JSON of the answer, or to
  * the answer itself with `how` "answer".
  */

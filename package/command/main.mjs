@@ -7,7 +7,7 @@ import { TallyError } from "../client/index.ts";
 import { check } from "./applies.mjs";
 import { completion } from "./completion.mjs";
 import { JURISDICTIONS } from "./deploy/configurations.mjs";
-import { URL_DEFAULT } from "./client.mjs";
+import { URL_DEFAULT, explained } from "./client.mjs";
 import { EXIT, exitOf, screen, visible } from "./outcome.mjs";
 import { PACKAGE } from "./place.mjs";
 
@@ -18,7 +18,11 @@ const run = (load, name) => async (...given) => {
   const options = command.optsWithGlobals();
   check(command, given.slice(0, -2));
   const module = await load();
-  code = (await module[name]({ args: given.slice(0, -2), options, screen: screen(options) })) ?? EXIT.done;
+  try {
+    code = (await module[name]({ args: given.slice(0, -2), options, screen: screen(options) })) ?? EXIT.done;
+  } catch (error) {
+    throw await explained(error, options);
+  }
 };
 
 const examples = (...lines) => `\nExamples:\n${lines.map((line) => `  $ ${line}`).join("\n")}\n`;

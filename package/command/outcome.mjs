@@ -33,7 +33,7 @@ export function exitOf(error) {
   const { status, code } = error;
   if (status === undefined) return EXIT.failed;
   if (status === 401 || status === 403) return EXIT.notAllowed;
-  if (status === 404) return code === "not-found" ? EXIT.unknownCall : EXIT.notFound;
+  if (status === 404) return { "not-found": EXIT.unknownCall, unknown: EXIT.failed }[code] ?? EXIT.notFound;
   if (status === 429) return EXIT.limited;
   if (status === 0 || status >= 500) return EXIT.unavailable;
   return EXIT.failed;

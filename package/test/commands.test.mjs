@@ -179,7 +179,11 @@ test("what an earlier build does not know is said, with an exit code of its own;
   };
   const paths = Object.keys((await server.json("/openapi.json")).paths);
   for (const path of [...Object.keys(calls), "/keys/{id}/rotate"]) assert.ok(paths.includes(path), path);
-  const earlier = createServer((_, response) => response.writeHead(404, { "content-type": "application/problem+json" }).end('{"code":"not-found","status":404,"detail":"no such route"}')).listen(0, "127.0.0.1");
+  const problem = '{"code":"not-found","status":404,"detail":"no such route"}';
+  const earlier = createServer(({ url }, response) => {
+    if (url === "/healthz") return response.end('{"status":"ok"}');
+    response.writeHead(404, { "content-type": "application/problem+json" }).end(problem);
+  }).listen(0, "127.0.0.1");
   await once(earlier, "listening");
   const env = { TALLY_URL: `http://127.0.0.1:${earlier.address().port}` };
   for (const args of [
@@ -191,6 +195,24 @@ test("what an earlier build does not know is said, with an exit code of its own;
   }
   earlier.close();
   assert.equal((await server.tally(["restore", "monday"])).code, 2);
+});
+
+test("an address where another program answers is named, also a wrong path of Tally's own", async () => {
+  const page = createServer((_, response) => response.writeHead(404).end("<html>")).listen(0, "127.0.0.1");
+  await once(page, "listening");
+  const other = `http://127.0.0.1:${page.address().port}`;
+  const calls = [
+    ["get", "a"], ["top"], ["watch", "a"], ["snapshot"], ["keys", "list"], ["limits"], ["limits", "check", "a", "b"],
+    ["export"], ["import", "-"], ["restore", "2026-11-01"],
+  ];
+  for (const url of [other, `${server.url}/wrong/path`]) {
+    for (const args of calls) {
+      const { code, stdout, stderr } = await server.tally([...args, "--url", url], { input: "a\n" });
+      assert.deepEqual([args, code, stdout], [args, 1, ""], stderr);
+      assert.ok(stderr.startsWith(`tally: ${url} is not Tally, because it has no /healthz of Tally: set`), stderr);
+    }
+  }
+  page.close();
 });
 
 test("a snapshot is made, listed and restored", async () => {
