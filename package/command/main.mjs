@@ -8,7 +8,7 @@ import { check } from "./applies.mjs";
 import { completion } from "./completion.mjs";
 import { JURISDICTIONS } from "./deploy/configurations.mjs";
 import { URL_DEFAULT, explained } from "./client.mjs";
-import { EXIT, exitOf, screen, visible } from "./outcome.mjs";
+import { EXIT, Failure, exitOf, screen, visible } from "./outcome.mjs";
 import { PACKAGE } from "./place.mjs";
 
 // A module is loaded when its command is called: `tally --help` needs none of them.
@@ -73,8 +73,26 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 3 not found, 4 not allowed, 
       check(command, [shell]);
       process.stdout.write(completion(tally, shell));
     });
+  helping(tally);
   for (const command of everyCommand(tally)) command.exitOverride();
   return tally;
+}
+
+// Commander's own help takes one word, and a verb has two. Commands with verbs keep theirs, for `tally keys help add`.
+function helping(tally) {
+  tally
+    .helpCommand(false)
+    .command("help")
+    .description("print the help of a command")
+    .argument("[command...]", "its words")
+    .addHelpText("after", examples("tally help import", "tally help keys add"))
+    .action((words) => {
+      const found = words.reduce((one, word) => one?.commands.find((next) => next.name() === word), tally);
+      if (found === undefined) {
+        throw new Failure(EXIT.usage, `there is no command ${words.join(" ")}: tally help lists them`);
+      }
+      found.outputHelp();
+    });
 }
 
 /** Returns a command and all below it. */

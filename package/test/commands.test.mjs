@@ -34,6 +34,26 @@ test("every command has help with examples, and takes --json", () => {
   }
 });
 
+test("help of a command with two words has its options, by each way to ask", async () => {
+  const said = async (...args) => (await run(process.execPath, [TALLY, ...args])).stdout;
+  const help = await said("keys", "add", "--help");
+  assert.match(help, /--scopes/);
+  for (const args of [["help", "keys", "add"], ["keys", "help", "add"]]) assert.equal(await said(...args), help);
+  const nested = everyCommand(program()).filter((command) => command.parent?.parent);
+  assert.ok(nested.length > 10);
+  for (const command of nested) {
+    const words = [command.parent.name(), command.name()];
+    const direct = program();
+    let shown = "";
+    for (const one of everyCommand(direct)) one.configureOutput({ writeOut: (text) => (shown += text) });
+    await direct.parseAsync(["node", "tally", "help", ...words]);
+    assert.ok(shown.startsWith(`Usage: tally ${words.join(" ")} `), shown);
+  }
+  assert.equal(await said("help"), await said("--help"));
+  const wrong = await run(process.execPath, [TALLY, "help", "keys", "ad"]);
+  assert.deepEqual([wrong.code, wrong.stderr], [2, "tally: there is no command keys ad: tally help lists them\n"]);
+});
+
 test("top, get and limits say it to people and to programs", async () => {
   await add("fruit/apple", 3);
   await add("fruit/pear");
