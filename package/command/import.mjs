@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import progress from "cli-progress";
 import { addressOf, clientOf } from "./client.mjs";
 import { Import } from "./import/run.mjs";
-import { open } from "./import/source.mjs";
+import { STDIN, open } from "./import/source.mjs";
 import { Values } from "./import/values.mjs";
 import { EXIT, Failure, number } from "./outcome.mjs";
 import { readText } from "./text.mjs";
@@ -32,7 +32,7 @@ export async function importAll({ args: [files], options, screen }) {
   const carry = (work) => values(client, options, screen, async (run) => (await reach(), work(run)));
   if (isRedis) return carry((run) => run.redis(from, options.match));
   if (from === "countapi" || from === "abacus") {
-    return carry((run) => each(files, run, async (name) => run.list(readText(name))));
+    return carry((run) => each(files, run, (name) => listed(run, name)));
   }
   if (options.format === "tally") return carry((run) => each(files, run, (name) => exported(run, name)));
   const given = { ...options, ...(from === "goatcounter" ? { format: from } : {}) };
@@ -49,6 +49,13 @@ async function each(files, run, work) {
       run.fail(error.message);
     }
   }
+}
+
+async function listed(run, name) {
+  const text = readText(name);
+  // As of a log: what was meant to have counters may have lost them.
+  if (text.trim() === "") run.fail(`${name === STDIN ? "standard input" : name} is empty`);
+  else await run.list(text);
 }
 
 async function exported(run, name) {

@@ -115,6 +115,17 @@ test("values of lists are kept whole, or their lines are named", async () => {
   assert.equal(await valueOf("our key"), 12);
 });
 
+test("an empty file is named and ends with 6, whatever it should have been", async () => {
+  const lists = ["countapi", "abacus", "goatcounter"].map((name) => ["--from", name]);
+  for (const args of [[], ["--format", "tally"], ...lists]) {
+    for (const input of ["", "\n \n", "\ufeff"]) {
+      const { code, stderr, stdout } = await server.tally(["import", ...args, "-"], { input });
+      assert.equal(code, 6, `${args} ${stdout}${stderr}`);
+      assert.match(stdout + stderr, /standard input (is empty|holds|has no last line)/, args.join(" "));
+    }
+  }
+});
+
 test("of several lists and exports those that cannot be read are named, and the others are brought in", async () => {
   const list = join(server.place, "several.txt");
   writeFileSync(list, "several/a 1\n");
