@@ -12,6 +12,7 @@ const OPERATION_MS_MAX = 600_000;
 const LOOK_EVERY_MS = 1_000;
 
 const NEWLINE = 10;
+const SIGNALS = ["SIGINT", "SIGTERM"];
 
 // Returns what takes the bytes of an export: a file, or standard output, whose failures tally.mjs names.
 function outputOf(name) {
@@ -70,10 +71,13 @@ export async function exportAll({ args: [prefix], options, screen }) {
     ...Object.fromEntries(also.map((name) => [name, 1])),
     ...(options.csv ? { format: "csv" } : {}),
   };
+  const stop = new AbortController();
+  // What is interrupted leaves no part of a file.
+  if (options.output !== undefined) for (const name of SIGNALS) process.once(name, () => stop.abort());
   const out = outputOf(options.output);
   let state;
   try {
-    state = await pages(client, query, options, out);
+    state = await pages(client, query, options, out, stop.signal);
   } finally {
     out.end(state !== undefined);
   }
@@ -88,12 +92,13 @@ export async function exportAll({ args: [prefix], options, screen }) {
 }
 
 // Writes all pages and the last line. Returns the number of bytes before that line, and what it says.
-async function pages(client, query, options, { write }) {
+async function pages(client, query, options, { write }, signal) {
   const state = { checksum: 0, bytes: 0, counters: 0, complete: true };
   const missing = new Set();
   let cursor;
   do {
-    const answer = await newCall(client, "exports", "GET", "/export", { query: { ...query, cursor } }, "answer");
+    const call = { query: { ...query, cursor }, signal };
+    const answer = await newCall(client, "exports", "GET", "/export", call, "answer");
     const line = await page(answer, write, state);
     if (options.csv && !line.startsWith('{"end":')) {
       await write(line);

@@ -1,13 +1,14 @@
 // The command where output has no room, or nobody reads it any more: it prints one sentence, ends with an exit code,
 // and leaves no part of an export.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { TALLY, run } from "./server.mjs";
+import { TALLY, run, until } from "./server.mjs";
 
 // More than a pipe holds.
 const LINES = '{"id":"a","value":1}\n'.repeat(50_000);
@@ -18,8 +19,10 @@ const server = createServer((request, response) => {
   const { pathname, searchParams } = new URL(request.url, "http://tally");
   if (pathname === "/export") {
     response.write(LINES);
-    if (searchParams.get("prefix") !== "cut") return response.end(END);
-    return setImmediate(() => response.destroy());
+    const prefix = searchParams.get("prefix");
+    if (prefix === "cut") setImmediate(() => response.destroy());
+    else if (prefix !== "slow") response.end(END);
+    return;
   }
   if (pathname === "/counters/a") return response.end('{"id":"a","value":1,"exact":true}');
   if (pathname === "/live") return response.write('data: {"type":"update","counters":{"a":{"value":1}}}\n\n');
@@ -80,6 +83,11 @@ test("an export that breaks off leaves the earlier one, and no part of itself", 
     assert.notEqual(code, 0);
     assert.match(stderr, /^tally: [^\n]+\n$/);
   }
+  const args = [TALLY, "export", "slow", "--output", kept, "--url", url];
+  const child = spawn(process.execPath, args, { stdio: "ignore" });
+  await until(() => readdirSync(folder).length === 2);
+  child.kill("SIGINT");
+  assert.equal((await once(child, "exit"))[0], 130);
   assert.deepEqual([readFileSync(kept, "utf8"), readdirSync(folder)], ["before", ["kept.ndjson"]]);
   const whole = await shell(`tally export --output ${kept}`);
   assert.equal(whole.code, 0, whole.stderr);
