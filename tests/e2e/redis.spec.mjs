@@ -103,7 +103,8 @@ test("additions of many clients at once are replied each number once, and what r
 
 test("a counter with queued events and one with shards are added to", () =>
   inWorld({}, async (world) => {
-    const queue = (increment) => world.call("POST", "/api/event", { body: JSON.stringify({ key: "queued", increment }) });
+    const queue = (increment) =>
+      world.call("POST", "/api/event", { body: JSON.stringify({ key: "queued", increment }) });
     await queue(5);
     expect(await result(world, "INCR", "queued")).toBe(6);
     expect(await result(world, "INCR", "queued")).toBe(7);

@@ -57,9 +57,17 @@ test("a message that is too long ends its socket, in one frame or in many, and n
   parts.socket.write(frame(TEXT, false, READ_BYTES));
   for (let index = 0; index < 4; index += 1) parts.socket.write(frame(MORE, index === 3, READ_BYTES));
   announced.socket.write(frame(TEXT, true, 8 * READ_BYTES).subarray(0, READ_BYTES));
+  const [TOO_BIG, PROTOCOL_ERROR] = [1009, 1002];
+  const closedWith = (code) => Buffer.from([code >> 8, code & 0xff]).toString("latin1");
   for (const wire of [long, parts, announced]) {
     assert.equal(await wire.says("body-too-large"), "closed");
+    assert.ok(wire.received.includes(closedWith(TOO_BIG)), "1009");
   }
+  const strange = new Wire(url);
+  assert.equal(await strange.says('"a":null'), '"a":null');
+  strange.socket.write(frame(3, true, 1));
+  assert.equal(await strange.says("nothing"), "closed");
+  assert.ok(strange.received.includes(closedWith(PROTOCOL_ERROR)), "1002");
   // One that is a little too long is told so.
   well.socket.write(frame(TEXT, true, READ_BYTES + 1_000));
   assert.equal(await well.says("body-too-large"), "body-too-large");
@@ -69,7 +77,8 @@ test("a message that is too long ends its socket, in one frame or in many, and n
 
 test("a handshake of another version, or without a key, is refused by its code", WITHIN, async () => {
   const { server, url } = await place.begin();
-  for (const handshake of [["Sec-WebSocket-Version: 8", KEY], ["X: y", KEY], ["Sec-WebSocket-Version: 13"]]) {
+  const BAD = ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: abc"];
+  for (const handshake of [["Sec-WebSocket-Version: 8", KEY], ["X: y", KEY], ["Sec-WebSocket-Version: 13"], BAD]) {
     const wire = new Wire(url, handshake);
     assert.equal(await wire.says("invalid-upgrade"), "invalid-upgrade", handshake[0]);
     assert.match(wire.received, /^HTTP\/1\.1 400 [^]*\r\nsec-websocket-version: 13\r\n/);

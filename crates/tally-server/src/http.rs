@@ -212,12 +212,18 @@ fn has_plain_host(version: Version, headers: &HeaderMap) -> bool {
     is_first_plain && hosts.next().is_none()
 }
 
-/// The key of a handshake, if it is of the version that is spoken here. Source: RFC 6455, section 4.2.1.
+/// The key of a handshake, 16 bytes in base64, if it is of the version that is spoken here. Source: RFC 6455, section
+/// 4.2.1.
 fn socket_key(headers: &HeaderMap) -> Option<&HeaderValue> {
     let version = headers.get(SEC_WEBSOCKET_VERSION)?;
+    let is_key = |key: &&HeaderValue| {
+        let key = key.as_bytes();
+        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
+        key.len() == 24 && key.ends_with(b"==") && key[..22].iter().all(is_base64)
+    };
     headers
         .get(SEC_WEBSOCKET_KEY)
-        .filter(|_| version == SOCKET_VERSION)
+        .filter(|key| version == SOCKET_VERSION && is_key(key))
 }
 
 fn is_upgrade(request: &Request<Incoming>) -> bool {

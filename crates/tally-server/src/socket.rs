@@ -1,6 +1,7 @@
 //! WebSockets: they stay open while their object's memory is gone.
 
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use futures_channel::oneshot;
 use futures_util::{SinkExt, StreamExt, future::Either, future::select};
@@ -8,7 +9,10 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tally_host::Stream;
 use tally_host::object::Socket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -24,6 +28,10 @@ const KEPT_BYTES_MAX: usize = 16_384;
 /// Bytes of a message of a client, which waits for its end in memory: twice what a hub reads, so that one that is a
 /// little too long gets a refusal. What is longer ends the socket.
 const MESSAGE_BYTES_MAX: usize = 2 * tally_api::live::MESSAGE_BYTES_MAX;
+
+/// How long, and how many bytes, a client may still send that has broken the protocol.
+const LEFTOVER: Duration = Duration::from_secs(1);
+const LEFTOVER_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes of a client that are read at once. Most messages have a few.
 const READ_BYTES: usize = 4 * 1_024;
@@ -118,8 +126,15 @@ impl ClientEnd {
                     said = Some(reason);
                 }
                 Either::Right(Some(Ok(_))) => {}
-                Either::Right(Some(Err(Error::ConnectionClosed)) | None) => break,
-                Either::Right(Some(Err(_))) => break,
+                Either::Right(None) => break,
+                Either::Right(Some(Err(error))) => {
+                    if let Some(code) = code_of(&error) {
+                        let reason = (code, error.to_string());
+                        let _ = stream.close(Some(frame_of(reason))).await;
+                        let _ = timeout(LEFTOVER, read_off(stream.get_mut())).await;
+                    }
+                    break;
+                }
             }
         }
         if self.socket.phase.get() != SocketPhase::Closed || said.is_some() {
@@ -134,6 +149,27 @@ enum Heard {
     /// `None` for what is no text.
     Text(Option<String>),
     Closed(Option<(u16, String)>),
+}
+
+/// Ends what is sent, and reads what the client still sends: a connection that is closed before is reset, and its
+/// client does not get the last frame.
+async fn read_off(connection: &mut TokioIo<Upgraded>) {
+    let _ = connection.shutdown().await;
+    let mut rest = connection.take(LEFTOVER_BYTES_MAX);
+    let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+}
+
+/// What a client hears that has broken the protocol; `None` where the connection is lost. Source: RFC 6455, section
+/// 7.4.1.
+fn code_of(error: &Error) -> Option<u16> {
+    let code = match error {
+        Error::Capacity(_) => CloseCode::Size,
+        Error::Utf8(_) => CloseCode::Invalid,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return None,
+        Error::Protocol(_) => CloseCode::Protocol,
+        _ => return None,
+    };
+    Some(code.into())
 }
 
 fn frame_of((code, reason): (u16, String)) -> CloseFrame {

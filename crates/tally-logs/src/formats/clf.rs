@@ -43,7 +43,13 @@ pub(crate) fn read_plain(line: &[u8]) -> Result<Hit<'_>, Unread> {
         Ok(_) => request.trim_ascii().split(|byte| *byte == b' ').next(),
         Err(_) => None,
     };
-    let (status, rest) = status_of(quoted.get(request.len() + 1..).unwrap_or_default());
+    let after = quoted.get(request.len() + 1..).unwrap_or_default();
+    if after.trim_ascii_start().starts_with(b"HTTP/") {
+        return Err(Unread::Why(
+            "the request holds a quote that is not escaped, so its target is cut off",
+        ));
+    }
+    let (status, rest) = status_of(after);
     let (referrer, rest) = quoted_text(rest);
     let (user_agent, rest) = quoted_text(rest);
     let is_of_haproxy = referrer == Some(b"") && is_of_haproxy(rest);

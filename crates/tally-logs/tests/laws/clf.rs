@@ -109,6 +109,10 @@ fn a_line_that_says_no_request_says_why() {
             "no closing quote",
         ),
         (
+            format!("1.2.3.4 - - {TIME} \"GET /b?x=\"q\" HTTP/1.1\" 200 5"),
+            "a quote that is not escaped",
+        ),
+        (
             format!("1.2.3.4 - - {TIME} \"GET /cut\\\""),
             "no closing quote",
         ),

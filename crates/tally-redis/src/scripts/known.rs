@@ -51,7 +51,7 @@ pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
         ("FLUSH", _) => Err(Reply::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
         ("LOAD" | "EXISTS", _) => Err(error::arity(&format!("script|{}", args[1]))),
         _ => Err(Reply::err(format!(
-            "unknown subcommand '{}'. Try SCRIPT HELP.",
+            "unknown subcommand '{}', or not with these words: LOAD, EXISTS and FLUSH are offered here",
             args[1]
         ))),
     }
