@@ -12,13 +12,14 @@ pub type HeaderList = Vec<(&'static str, String)>;
 const LENGTH: &str = "content-length";
 
 /// Headers that are passed along with a request that may have a body, in this order.
-pub const OF_WRITES: [&str; 6] = [
+pub const OF_WRITES: [&str; 7] = [
     LENGTH,
     "authorization",
     "origin",
     "sec-fetch-site",
     "idempotency-key",
     "if-match",
+    "if-none-match",
 ];
 
 /// Those of [`OF_WRITES`] that calls about rate limits read.

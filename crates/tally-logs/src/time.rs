@@ -76,8 +76,12 @@ pub const TIMES: &str = "a date such as 2026-11-28, a time such as 2026-11-28T13
 const UNIX_SECONDS_MAX: i64 = 253_402_300_799;
 
 /// Returns the unix milliseconds of a time in a request: a date of UTC, a time of [`parse_rfc3339`], or unix seconds. A
-/// date is its first second where it begins a range, and its last second elsewhere.
+/// date is its first second where it begins a range, and its last second elsewhere. `None` for a date without hyphens,
+/// such as `20261128`: as unix seconds it is a day in 1970.
 pub fn parse_time(text: &str, begins: bool) -> Option<i64> {
+    if is_compact_date(text) {
+        return None;
+    }
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return ms_of_seconds(text.parse().ok()?);
     }
@@ -85,6 +89,15 @@ pub fn parse_time(text: &str, begins: bool) -> Option<i64> {
     parse_date(text)
         .map(|days| (days * DAY + last) * 1_000)
         .or_else(|| parse_rfc3339(text))
+}
+
+/// Whether eight digits are a date of the years 1900 to 2199.
+fn is_compact_date(text: &str) -> bool {
+    let parts = || Some([text.get(..4)?, text.get(4..6)?, text.get(6..8)?].join("-"));
+    let is_near = ["19", "20", "21"]
+        .iter()
+        .any(|century| text.starts_with(century));
+    text.len() == 8 && is_near && parts().is_some_and(|date| parse_date(&date).is_some())
 }
 
 /// Returns the unix milliseconds of unix seconds; `None` after the year 9999.

@@ -164,6 +164,9 @@ fn a_time_is_read_as_servers_write_it_or_not_at_all() {
 fn seconds_of_any_size_are_read_or_refused() {
     for (seconds, expected) in [
         (0, Some(0)),
+        // A date without its hyphens, and what is none.
+        (20_240_229, None),
+        (20_240_230, Some(20_240_230_000)),
         (253_402_300_799, Some(253_402_300_799_000)),
         (253_402_300_800, None),
         (9_223_372_036_854_775, None),

@@ -44,6 +44,15 @@ pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
             let known = shas.iter().map(|sha| Reply::flag(find(sha).is_some()));
             Ok(Reply::Array(known.collect()))
         }
+        ("HELP", []) => {
+            let lines = [
+                "LOAD <script>",
+                "EXISTS <sha1> [<sha1> ...]",
+                "FLUSH [ASYNC|SYNC]",
+            ];
+            let lines = lines.iter().map(|line| Reply::Text((*line).to_owned()));
+            Ok(Reply::Array(lines.collect()))
+        }
         ("FLUSH", []) => Ok(Reply::ok()),
         ("FLUSH", [mode]) if ["SYNC", "ASYNC"].contains(&mode.to_ascii_uppercase().as_str()) => {
             Ok(Reply::ok())
@@ -51,7 +60,7 @@ pub fn script(args: &[String], _now_ms: i64) -> CommandResult {
         ("FLUSH", _) => Err(Reply::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
         ("LOAD" | "EXISTS", _) => Err(error::arity(&format!("script|{}", args[1]))),
         _ => Err(Reply::err(format!(
-            "unknown subcommand '{}', or not with these words: LOAD, EXISTS and FLUSH are offered here",
+            "unknown subcommand '{}'. Try SCRIPT HELP.",
             args[1]
         ))),
     }
