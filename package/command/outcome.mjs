@@ -2,6 +2,7 @@
 //
 // Invariants: what a program reads goes to stdout, what people are told besides to stderr; with `--json` stdout is JSON
 // alone; colours go to terminals alone, and no other control character: lines of logs and answers are others' texts.
+import { randomUUID } from "node:crypto";
 import { styleText } from "node:util";
 
 /** Exit codes. They are documented in docs/guide/command.md and never change their meaning. */
@@ -50,15 +51,23 @@ export const visible = (text, hasColors = false) =>
     return isColor ? sign : `\\x${sign.charCodeAt(0).toString(16).padStart(2, "0")}`;
   });
 
+// Strings, so that digits in them are left alone, and numbers.
+const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+// What marks the digits of a large number in a text: Node 20 has neither the source of a number nor JSON.rawJSON.
+const MARK = `digits-${randomUUID()}:`;
+const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g");
+
 /** Returns the value of a JSON text. A whole number whose digits a number of JavaScript cannot have is a bigint. */
-export const parsed = (text) =>
-  JSON.parse(text, (_, value, { source }) =>
-    typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value,
-  );
+export function parsed(text) {
+  const isLarge = (token) => /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token));
+  const marked = text.replace(TOKENS, (token) => (isLarge(token) ? `"${MARK}${token}"` : token));
+  const isMarked = (value) => typeof value === "string" && value.startsWith(MARK);
+  return JSON.parse(marked, (_, value) => (isMarked(value) ? BigInt(value.slice(MARK.length)) : value));
+}
 
 /** Returns the JSON of a value, with all digits of a bigint. */
 export const jsonText = (value) =>
-  JSON.stringify(value, (_, one) => (typeof one === "bigint" ? JSON.rawJSON(one.toString()) : one));
+  JSON.stringify(value, (_, one) => (typeof one === "bigint" ? MARK + one : one))?.replace(MARKED, "$1");
 
 /** Where a command writes: `json(value)`, `line(text)` to stdout, `note(text)` to stderr, `paint(style, text)`. */
 export function screen({ json = false, color = true } = {}) {

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { nodeCheck, pathCheck } from "../command/doctor.mjs";
 import { everyCommand, program } from "../command/main.mjs";
+import { jsonText, parsed } from "../command/outcome.mjs";
 import { sparkline } from "../command/watch.mjs";
 import { ROOT, TALLY, openServer, run, until } from "./server.mjs";
 
@@ -398,4 +399,16 @@ test("reserve, settle and release hold quota for the work, and end it", async ()
   const fields = { algorithm: "concurrency", limit: 2, ttl_seconds: 60 };
   const made = await server.tally(["limits", "set", "renders", JSON.stringify(fields)]);
   assert.equal(made.stdout, "renders  2 at once, 60 s  concurrency  datacenter\n");
+});
+
+test("a large number of an answer keeps its digits, and no text that looks like one is changed", () => {
+  const text = String.raw`{"a":9007199254740993,"b":[-18446744073709551616,1.5,1e3,9007199254740991],"c":"9007199254740993","d":"\"12345678901234567890"}`;
+  const value = parsed(text);
+  assert.deepEqual(value, {
+    a: 9007199254740993n, b: [-18446744073709551616n, 1.5, 1000, 9007199254740991],
+    c: "9007199254740993", d: '"12345678901234567890',
+  });
+  assert.equal(jsonText(value), text.replace("1e3", "1000"));
+  assert.equal(jsonText(undefined), undefined);
+  assert.throws(() => parsed("{"), SyntaxError);
 });
