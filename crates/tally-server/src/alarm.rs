@@ -184,7 +184,7 @@ impl Alarms {
         }
     }
 
-    /// The next one that is due, if another one may ring: at most so many, and [`RINGING_MAX`].
+    /// The next one that is due, if another one may ring: at most `ringing_max` and [`RINGING_MAX`] ring at a time.
     pub(crate) fn pop(&self, now_ms: i64, ringing_max: usize) -> Option<PlaceKey> {
         let mut due = self.due.borrow_mut();
         let is_due = due.first().is_some_and(|first| first.0 <= now_ms);

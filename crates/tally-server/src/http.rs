@@ -235,8 +235,8 @@ fn overloaded() -> Response<AnswerBody> {
     refusal(&Problem::new(Code::Overloaded, detail))
 }
 
-/// The answer to a request that is about no resource, or whose body would be read otherwise than it was meant. Source:
-/// RFC 9110, sections 9.3.6 and 9.3.7; RFC 9112, section 6.1.
+/// The answer to a request that names no resource, or has a transfer coding that is not supported. Source: RFC 9110,
+/// sections 9.3.6 and 9.3.7; RFC 9112, section 6.1.
 fn answer_to_form(request: &Request<Incoming>) -> Option<Response<AnswerBody>> {
     let headers = request.headers();
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();

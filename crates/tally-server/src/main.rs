@@ -322,7 +322,7 @@ fn begin(seat: Seat) -> Result<JoinHandle<()>, String> {
     std::thread::Builder::new().spawn(work).map_err(said)
 }
 
-/// Writes a line. Where it cannot be written, as to a full disk, nobody hears of it, and nothing ends.
+/// Writes a line. A line that cannot be written, as to a full disk, is lost.
 fn tell(mut to: impl io::Write, sentence: fmt::Arguments<'_>) {
     let _ = writeln!(to, "{sentence}");
 }

@@ -263,18 +263,13 @@ impl Node {
         });
     }
 
-    /// Whether an object is open, or can be opened.
+    /// Whether an object is open, or can be opened; closes an idle one for that.
     fn has_room(&self, key: &PlaceKey) -> bool {
-        self.places.borrow().contains_key(key) || self.make_room().is_ok()
-    }
-
-    /// Closes an idle object if all that may be open are.
-    fn make_room(&self) -> Result<(), String> {
-        let open = self.places.borrow().len();
-        match open < self.open_max {
-            true => Ok(()),
-            false => self.close_one(),
-        }
+        let has_room = {
+            let places = self.places.borrow();
+            places.len() < self.open_max || places.contains_key(key)
+        };
+        has_room || self.close_one().is_ok()
     }
 
     fn answer_now(self: &Rc<Self>, key: &PlaceKey, arrived: IncomingCall, caller: Caller) {
@@ -326,7 +321,9 @@ impl Home for Node {
         if let Some(known) = self.places.borrow().get(key) {
             return Ok(known.clone());
         }
-        self.make_room()?;
+        if self.places.borrow().len() >= self.open_max {
+            self.close_one()?;
+        }
         let home: Rc<dyn Home> = self.clone();
         let place = Place::open(&home, key.clone())?;
         place.alarm.opened();

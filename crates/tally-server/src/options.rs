@@ -221,7 +221,7 @@ impl ServerOptions {
             "TALLY_RESP",
         ];
         let mut known = variables()?;
-        // Set and empty, or noted so, it says that each counter has an object of its own.
+        // An empty setting or note says that each counter has an object of its own.
         let tablets = known.get(TABLET_COUNT).cloned();
         let tablets = tablets.as_deref().or(noted).unwrap_or(TABLETS_DEFAULT);
         let tablets = tablets.trim().to_owned();
@@ -279,9 +279,10 @@ impl ServerOptions {
 fn keys_of(file: &Path) -> Result<String, String> {
     let keys = std::fs::read_to_string(file);
     let keys = keys.map_err(|error| format!("--keys {}: {error}", file.display()))?;
+    // Editors of Windows write a byte order mark.
+    let keys = keys.strip_prefix('\u{feff}').unwrap_or(&keys);
     match keys.trim().is_empty() {
         true => Err(format!("--keys {}: the file is empty", file.display())),
-        // Editors of Windows write a byte order mark.
-        false => Ok(keys.trim_start_matches('\u{feff}').to_owned()),
+        false => Ok(keys.to_owned()),
     }
 }

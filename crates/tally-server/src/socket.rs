@@ -151,8 +151,8 @@ enum Heard {
     Closed(Option<(u16, String)>),
 }
 
-/// Ends what is sent, and reads what the client still sends: a connection that is closed before is reset, and its
-/// client does not get the last frame.
+/// Stops sending, and reads what the client still sends. A connection that is closed with unread bytes is reset, and
+/// its client does not get the last frame.
 async fn read_off(connection: &mut TokioIo<Upgraded>) {
     let _ = connection.shutdown().await;
     let mut rest = connection.take(LEFTOVER_BYTES_MAX);

@@ -123,6 +123,7 @@ pub fn room<'a>(
     })
 }
 
+/// The fault of a call that was not admitted, however long it would have to wait.
 fn no_room(_wait_ms: u64) -> Fault {
     Fault::Unavailable("too many counters are open here at once".to_owned())
 }

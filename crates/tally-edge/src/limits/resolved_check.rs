@@ -86,9 +86,11 @@ impl ResolvedCheck {
     /// # Errors
     /// As [`check_cost`].
     pub fn check_cost(&self, cost: u64) -> Result<(), Problem> {
-        let is_limited =
-            |known: &Rc<KeyOverride>| matches!(known.over.effect, OverrideEffect::Limited { .. });
-        match self.policy.is_shadow || !self.over.as_ref().is_none_or(is_limited) {
+        let is_settled = self
+            .over
+            .as_ref()
+            .is_some_and(|known| !matches!(known.over.effect, OverrideEffect::Limited { .. }));
+        match self.policy.is_shadow || is_settled {
             true => Ok(()),
             false => check_cost(&self.client_name, &self.policy, cost),
         }

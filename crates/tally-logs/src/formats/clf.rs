@@ -132,7 +132,8 @@ fn is_name(word: &str) -> bool {
     word.starts_with("unix:") || word.bytes().all(is_sign)
 }
 
-/// Returns the status (the word after the request) and the text after it. A line without a status goes on with quotes.
+/// Returns the status (the word after the request) and the text after it. If there is no status, quotes follow the
+/// request.
 fn status_of(after: &[u8]) -> (&[u8], &[u8]) {
     let after = after.trim_ascii_start();
     let end = after.iter().position(|byte| matches!(byte, b' ' | b'"'));

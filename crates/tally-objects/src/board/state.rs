@@ -340,7 +340,7 @@ impl Loaded {
         Ok(Ok((stand, after, is_changed)))
     }
 
-    /// Whether the board may grow by so much.
+    /// Whether the board has room for this growth.
     pub(super) fn has_room(&self, growth: Growth) -> bool {
         let settings = &self.head.settings;
         let bytes_max = BOARD_BYTES_MAX / (u64::from(settings.archive) + 1);
@@ -362,7 +362,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// That of a member's change.
+    /// The growth by the change of a member.
     pub(super) fn of(name: &[u8], before: Option<&Member>, after: Option<&Member>) -> Self {
         let Some(after) = after else {
             return Self::default();
@@ -374,7 +374,7 @@ impl Growth {
         }
     }
 
-    /// That of both.
+    /// The growth by both.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             members: self.members.saturating_add(other.members),

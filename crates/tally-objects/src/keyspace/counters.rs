@@ -31,10 +31,10 @@ use tally_wire::version::Version;
 /// The most cached counters, about 600 bytes each; another one costs a call.
 const KNOWN_MAX: usize = 10_000;
 
-/// How often an increment is sent: a home may have to be set first.
+/// How often an increment is sent: a home may have to be set first, or what others hold of the counter be counted.
 const ROUNDS_MAX: usize = 8;
 
-/// How long a try waits for what others hold of a counter, milliseconds: with all rounds below the 5 s of a call.
+/// How long a try waits for shards to stop, milliseconds: 2 s in all rounds, besides the calls.
 const GATHER_MS: u64 = 250;
 
 /// How far clocks of cells may be ahead, seconds: a read includes increments up to this far after now.
@@ -348,11 +348,10 @@ impl Counters {
         })
     }
 
-    /// Has all that others hold of a counter with a home come to it, as far as that is done soon: queued events, which
-    /// are counted then, and the parts of shards that stop.
+    /// Lets the home of a counter learn its value: queued events are counted, and shards have time to stop.
     async fn gather(&self, id: &CounterId) {
         let counter = id.clone();
-        // What does not come now is busy, and the next try finds it or not.
+        // If an inbox does not answer, the next try is refused again.
         let _ = call(&self.host, &LetInboxesGo { counter }).await;
         self.host.sleep_ms(GATHER_MS).await;
     }

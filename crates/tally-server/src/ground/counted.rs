@@ -1,9 +1,9 @@
-//! Counts what goes on in a thread.
+//! Counts the work in progress in a thread.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many go on.
+/// How much work of one kind is in progress.
 #[derive(Default)]
 pub(crate) struct Count(Rc<Cell<usize>>);
 
@@ -17,7 +17,7 @@ impl Count {
         Counted(self.0.clone())
     }
 
-    /// How many go on.
+    /// How much is in progress.
     pub(crate) fn get(&self) -> usize {
         self.0.get()
     }

@@ -22,7 +22,7 @@ pub(crate) enum LogFormat {
 
 /// Begins the log of this process.
 pub(super) fn begin(least: LevelFilter, format: LogFormat) {
-    // A line that cannot be written is lost; what says so by default is `eprintln!`, which panics then.
+    // By default `eprintln!` reports a line that cannot be written, and panics for the same reason.
     let lines = fmt()
         .with_writer(std::io::stderr)
         .log_internal_errors(false);

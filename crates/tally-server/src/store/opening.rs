@@ -23,9 +23,9 @@ const PREPARED_MAX: usize = 64;
 const SETTINGS: &str = "PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; \
     PRAGMA journal_size_limit = 4194304;";
 
-/// After these, in a call of its own: it writes the first page of a new database after it has returned its row, and
-/// only who steps on to the end hears that the disk is full. A connection that was kept had no log, so each of its
-/// commits failed.
+/// After these, in a statement of its own that is read to its end. SQLite returns the row first, and then writes the
+/// first page of a new database. On a full disk that write fails. The connection then has no log, and each commit would
+/// fail.
 const SET_LOG: &str = "PRAGMA journal_mode = WAL";
 
 /// Before these, of a database that is made now, until its first commit: a checkpoint would write to the file what the

@@ -46,7 +46,7 @@ struct Ranking<'a> {
     has_changed: bool,
     steps: StepsLeft,
     has_counts: bool,
-    /// The members of the writes that the command has tried, and by how much those would let the board grow.
+    /// The members of the writes that the command has tried, and by how much the board would grow.
     tried: (BTreeSet<Vec<u8>>, Growth),
 }
 
@@ -100,6 +100,15 @@ impl Ranking<'_> {
             (true, 0) => SetChange::Emptied,
             (true, _) => SetChange::Changed,
         }
+    }
+
+    /// The room that all tried writes need with this one. A member that comes twice needs it once.
+    fn tried_with(&mut self, member: &[u8], growth: Growth) -> Growth {
+        let (names, all) = &mut self.tried;
+        if names.insert(member.to_vec()) {
+            *all = all.and(growth);
+        }
+        *all
     }
 
     fn member(&self, name: &[u8]) -> Result<Option<Member>, Fault> {
@@ -167,19 +176,14 @@ impl SortedSet for Ranking<'_> {
             return Ok(Ok(change));
         };
         let growth = Growth::of(member, before.as_ref(), Some(after));
-        if is_trial {
-            // Writes that are tried together need room together; a member that comes twice needs it once.
-            let (names, all) = &mut self.tried;
-            if names.insert(member.to_vec()) {
-                *all = all.and(growth);
-            }
-            if !self.loaded.has_room(*all) {
-                return Ok(Err(MemberRefusal::Full));
-            }
-        } else {
-            if !self.loaded.has_room(growth) {
-                return Ok(Err(MemberRefusal::Full));
-            }
+        let needed = match is_trial {
+            true => self.tried_with(member, growth),
+            false => growth,
+        };
+        if !self.loaded.has_room(needed) {
+            return Ok(Err(MemberRefusal::Full));
+        }
+        if !is_trial {
             self.loaded
                 .put(self.rows, member, before.as_ref(), Some(after))?;
             self.has_changed = true;
