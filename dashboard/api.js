@@ -2,7 +2,7 @@
 // this tab: not in an address, not in a cookie, not in an error.
 import { turn } from "./idle.js";
 import { parseExact } from "./numbers.js";
-import { pause, rest } from "./retry.js";
+import { pause, rest, retryAfterSeconds } from "./retry.js";
 
 const KEY = "tally-key";
 // Longer than any read takes where a datacenter is away (3 s), shorter than patience.
@@ -67,7 +67,8 @@ export async function open(path, { method = "GET", body: sent, headers = {}, sig
   }
   const code = typeof problem?.code === "string" ? problem.code : "unknown";
   const detail = typeof problem?.detail === "string" ? problem.detail : `the answer was ${response.status}`;
-  throw new Failure(response.status, code, detail, Number(response.headers.get("retry-after")) || 0);
+  const wait_seconds = retryAfterSeconds(response.headers.get("retry-after"), Date.now());
+  throw new Failure(response.status, code, detail, wait_seconds);
 }
 
 async function body(path, signal, { within_ms = ANSWER_MS_MAX, ...request }) {

@@ -15,6 +15,15 @@ export function pause(attempt, random, retry_after_seconds = 0) {
   return Math.max(spread, Math.min(retry_after_seconds, 600) * 1000);
 }
 
+/** Returns the seconds from `now_ms` that a `Retry-After` says, as a number or, from a proxy, a date; 0 without one. */
+export function retryAfterSeconds(header, now_ms) {
+  const said = header ?? "";
+  if (/^\d{1,15}$/.test(said)) return Number(said);
+  // Date.parse takes much else for a date, as a negative number.
+  const time_ms = /^[A-Z][a-z]+, /.test(said) ? Date.parse(said) : NaN;
+  return Number.isNaN(time_ms) ? 0 : Math.max(0, Math.ceil((time_ms - now_ms) / 1000));
+}
+
 /** Resolves after a time, or at once when the browser says that it is online again, or when `signal` aborts. */
 export function rest(ms, signal) {
   return new Promise((done) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EventParser } from "../../dashboard/events.js";
-import { pause } from "../../dashboard/retry.js";
+import { pause, retryAfterSeconds } from "../../dashboard/retry.js";
 
 const STREAM =
   '\uFEFF: ping\n\nid: 7\nevent: update\ndata: {"a":1}\n\ndata: one\r\ndata: two\r\n\r\nid\rdata:x\r\rdata\n\nretry: 5\n\ndata: unfinished\n';
@@ -39,4 +39,13 @@ test("pauses double up to half a minute, spread by chance, and a server that nam
   assert.equal(pause(3, 0), 1_000);
   assert.equal(pause(1, 0, 20), 20_000);
   assert.equal(pause(1, 0, 1e9), 600_000);
+});
+
+test("Retry-After is read as seconds and as a date, and is nothing where it is neither", () => {
+  const now_ms = Date.UTC(2026, 10, 30, 12, 0, 0, 500);
+  const of = (header) => retryAfterSeconds(header, now_ms);
+  assert.deepEqual(["0", "20", "86400"].map(of), [0, 20, 86_400]);
+  assert.equal(of("Mon, 30 Nov 2026 12:00:20 GMT"), 20);
+  assert.equal(of("Mon, 30 Nov 2026 11:59:00 GMT"), 0);
+  assert.deepEqual([null, "", "-20", "1.5", "soon", "Mon, soon"].map(of), [0, 0, 0, 0, 0, 0]);
 });

@@ -54,10 +54,10 @@ export default defineConfig({
           env: { ...environment(), PLATFORM: "miniflare", ONE_WORKER: "1" },
           include: ["platform/*.spec.mjs", ...BOTH],
           // The first opens both configurations itself. The others show what does not depend on who has which role:
-          // bodies, what a database holds, and whom a webhook may call.
+          // bodies, the form of answers, what a database holds, and whom a webhook may call.
           exclude: [
             "platform/jurisdiction.spec.mjs", "platform/alerts.spec.mjs", "platform/bodies.spec.mjs",
-            "platform/cut.spec.mjs", "storage.spec.mjs",
+            "platform/cut.spec.mjs", "described.spec.mjs", "storage.spec.mjs",
           ],
           setupFiles: ["./platform/midnight.mjs"],
           maxWorkers: CORES,

@@ -34,7 +34,10 @@ const KNOWN_MAX: usize = 10_000;
 /// How often an increment is sent: a home may have to be set first, or what others hold of the counter be counted.
 const ROUNDS_MAX: usize = 8;
 
-/// How long a try waits for shards to stop, milliseconds: 2 s in all rounds, besides the calls.
+/// How long queued events may take to be counted before the next try, milliseconds: 8 s in all rounds.
+const GATHER_CALL_MS: u64 = 1_000;
+
+/// How long a try waits for shards to stop, milliseconds: 1.75 s in all rounds, besides the calls.
 const GATHER_MS: u64 = 250;
 
 /// How far clocks of cells may be ahead, seconds: a read includes increments up to this far after now.
@@ -256,7 +259,7 @@ impl Counters {
             KeyedOutcome::Counted(_) | KeyedOutcome::Replayed(_) => Ok(UpdateOutcome::Done),
             KeyedOutcome::NeedsView => {
                 self.forget(id);
-                self.gather(id).await;
+                self.gather(id, true).await;
                 Ok(UpdateOutcome::Conflict)
             }
             KeyedOutcome::Changed
@@ -335,7 +338,9 @@ impl Counters {
                         return Err(needs_home());
                     }
                     if outcome == KeyedOutcome::NeedsView {
-                        self.gather(id).await;
+                        // The first time events may be all that was missing.
+                        let waits = last == Some(KeyedOutcome::NeedsView);
+                        self.gather(id, waits).await;
                     }
                     last = Some(outcome);
                 }
@@ -348,12 +353,15 @@ impl Counters {
         })
     }
 
-    /// Lets the home of a counter learn its value: queued events are counted, and shards have time to stop.
-    async fn gather(&self, id: &CounterId) {
+    /// Lets the home of a counter learn its value: queued events are counted. Shards need time to stop: `waits` says
+    /// whether they have it.
+    async fn gather(&self, id: &CounterId, waits: bool) {
         let counter = id.clone();
         // If an inbox does not answer, the next try is refused again.
-        let _ = call(&self.host, &LetInboxesGo { counter }).await;
-        self.host.sleep_ms(GATHER_MS).await;
+        let _ = call_within(&self.host, &LetInboxesGo { counter }, GATHER_CALL_MS).await;
+        if waits {
+            self.host.sleep_ms(GATHER_MS).await;
+        }
     }
 
     /// Whether a counter is known to exist.
