@@ -10,6 +10,7 @@ interface ExpressResponse {
   locals: Record<string, unknown>;
   once(event: "close", then: () => void): unknown;
   closed: boolean;
+  headersSent: boolean;
 }
 
 /**
@@ -25,13 +26,14 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
     if (response.closed) void release?.();
     else if (release !== undefined) response.once("close", release);
     try {
-      response.set(headers);
+      // An answer that other middleware has given, such as a time limit, is not touched.
+      if (!response.headersSent) response.set(headers);
       if (refusal !== undefined) {
+        if (response.headersSent) return;
         return void response.status(refusal.status).type("application/problem+json").send(JSON.stringify(refusal.body));
       }
       response.locals["tally"] = verdict;
     } catch (error) {
-      // Somebody has answered already.
       return next(error);
     }
     next();

@@ -11,23 +11,30 @@ export interface HonoContext {
   json(body: unknown, status: number, headers?: Record<string, string>): Response;
   set(name: string, value: unknown): void;
   res: Response;
+  finalized: boolean;
   executionCtx: { waitUntil(work: Promise<unknown>): void };
 }
+
+// How often it is looked whether the body of an answer that nobody has begun to read is still to be sent.
+const LOOK_MS = 1_000;
 
 /**
  * Returns middleware that asks the limit before each request. The verdict is `c.get("tally")`, undefined where Tally
  * does not answer. Without `key` the quota is that of `CF-Connecting-IP`, of IPv6 that of its network. What a request
- * holds is released when the body of its response has ended, or its client hangs up.
+ * holds is released when the body of its response has ended, or its client hangs up. An answer that other middleware
+ * has given meanwhile, such as a time limit, is not touched.
  */
 export function limit(tally: Tally, options: LimitOptions<any>) {
   return async (context: any, next: () => Promise<void>): Promise<Response | void> => {
     const c = context as HonoContext;
     const judged = await judge(tally, options, context, () => c.req.header("cf-connecting-ip"));
     const { verdict, headers, refusal, release } = judged;
+    const isAnswered = c.finalized;
     if (refusal !== undefined) {
+      if (isAnswered) return;
       return c.json(refusal.body, refusal.status, { ...headers, "content-type": "application/problem+json" });
     }
-    for (const [name, value] of Object.entries(headers)) c.header(name, value);
+    if (!isAnswered) for (const [name, value] of Object.entries(headers)) c.header(name, value);
     c.set("tally", verdict);
     if (release === undefined) return next();
     const over = () => lasting(c, release());
@@ -37,13 +44,32 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
       over();
       throw error;
     }
-    const { body } = c.res;
     const { signal } = c.req.raw;
     // Nobody reads, or cancels, the body of an answer to HEAD, or to a client that has hung up.
-    if (body === null || c.req.method === "HEAD" || signal?.aborted) return over();
+    if (isAnswered || c.req.method === "HEAD" || signal?.aborted) return over();
+    if (!heldByBody(c, over)) return over();
     signal?.addEventListener("abort", over, { once: true });
-    c.res = new Response(watched(body, over), c.res);
   };
+}
+
+// Has `over` called when the body of the answer has ended. Returns false where there is no body, or somebody else reads
+// it already: a server reads the answer of a time limit while its handler still runs.
+function heldByBody(c: HonoContext, over: () => void): boolean {
+  const { body } = c.res;
+  if (body === null || body.locked || c.res.bodyUsed) return false;
+  let isRead = false;
+  c.res = new Response(watched(body, () => (isRead = true), over), c.res);
+  // Hono makes a response of its own of it.
+  const own = c.res.body;
+  const look = () => {
+    if (isRead) return;
+    // Middleware outside has put another answer there, or has given the first one before.
+    if (c.res.body !== own || body.locked) return over();
+    const timer: { unref?(): void } | number = setTimeout(look, LOOK_MS);
+    if (typeof timer === "object") timer.unref?.();
+  };
+  setTimeout(look, 0);
+  return true;
 }
 
 // Has a release outlive its request in Workers; elsewhere programs wait for it anyway.
@@ -55,13 +81,20 @@ function lasting(c: HonoContext, release: Promise<void>): void {
   }
 }
 
-// The same body, which calls `over` when it has ended, failed, or nobody reads it any more.
-function watched(body: ReadableStream<Uint8Array>, over: () => void): ReadableStream<Uint8Array> {
-  const reader = body.getReader();
+// The same body, which calls `begun` when somebody begins to read it, and `over` when it has ended, failed, or nobody
+// reads it any more. Until then it leaves the body to others.
+function watched(
+  body: ReadableStream<Uint8Array>, begun: () => void, over: () => void,
+): ReadableStream<Uint8Array> {
+  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  const read = () => {
+    begun();
+    return (reader ??= body.getReader());
+  };
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
-        const { done, value } = await reader.read();
+        const { done, value } = await read().read();
         if (!done) return controller.enqueue(value);
         controller.close();
       } catch (error) {
@@ -71,7 +104,7 @@ function watched(body: ReadableStream<Uint8Array>, over: () => void): ReadableSt
     },
     cancel(reason) {
       over();
-      return reader.cancel(reason);
+      return read().cancel(reason);
     },
-  });
+  }, { highWaterMark: 0 });
 }

@@ -17,6 +17,7 @@ import http.client
 import ipaddress
 import json
 import logging
+import os
 import random
 import re
 import threading
@@ -25,12 +26,15 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
+import weakref
 from typing import Any, Callable, Iterable, Iterator, Literal, Mapping, Optional, Union
 
 __all__ = ["Tally", "TallyError", "client_address", "client_key"]
 
 _PAUSE_MIN = 0.1
 _PAUSE_MAX = 10.0
+# After so long events are sent again that could not be sent without being asked.
+_UNASKED_PAUSE = 10.0
 _WATCH_PAUSE_MIN = 0.5
 _WATCH_PAUSE_MAX = 30.0
 # The server sends a ping every 15 s: a stream without a word for three of them is dead.
@@ -231,13 +235,27 @@ class _Body:
         return [waiting for waiting in self.waiting if not waiting.is_done]
 
 
+# The clients of this process.
+_CLIENTS: weakref.WeakSet[Tally] = weakref.WeakSet()
+
+
+def _forget_events() -> None:
+    for tally in list(_CLIENTS):
+        tally._begin_batches()
+
+
+if hasattr(os, "register_at_fork"):
+    # The parent sends what waits. If a child sent it too, or continued a body, two would use one key for different events.
+    os.register_at_fork(after_in_child=_forget_events)
+
+
 class Tally:
-    """A client. It may be used by several threads.
+    """A client. It may be used by several threads, and by processes that fork: events that wait then are the parent's.
 
     retries: tries after the first. timeout: seconds that one try may take. check_timeout: seconds that limit() may take in all. batch_events:
-    count() sends when so many events wait, 4,000 at most. flush_timeout: seconds for which flush() sends events again. queue_events: how many
-    may wait. on_error: is called with a TallyError for events that were refused for good, and where events could not be sent yet; without it
-    flush() raises.
+    count() sends when so many events wait, 4,000 at most. batch_wait: or when the first one has waited so many seconds. flush_timeout: seconds
+    for which flush() sends events again. queue_events: how many may wait. on_error: is called with a TallyError for events that were refused
+    for good, and where events could not be sent yet; without it flush() raises.
     """
 
     def __init__(
@@ -249,6 +267,7 @@ class Tally:
         timeout: float = 10.0,
         check_timeout: float = 1.0,
         batch_events: int = 1_000,
+        batch_wait: float = 1.0,
         flush_timeout: float = 60.0,
         queue_events: int = 100_000,
         on_error: Optional[Callable[[TallyError], Any]] = None,
@@ -269,15 +288,22 @@ class Tally:
         self._timeout = _number("timeout", timeout, 0.001)
         self._check_timeout = _number("check_timeout", check_timeout, 0.001)
         self._batch_events = min(_number("batch_events", batch_events, 1), _BODY_EVENTS_MAX)
+        self._batch_wait = _number("batch_wait", batch_wait, 0)
         self._flush_timeout = _number("flush_timeout", flush_timeout, 0)
         self._queue_events = _number("queue_events", queue_events, 0)
         self._on_error = on_error
         # Stored policies that are closed, as answers said: no more than the server stores.
         self._closed: set[str] = set()
+        self._begin_batches()
+        _CLIENTS.add(self)
+
+    def _begin_batches(self) -> None:
         # Bodies that are not settled, oldest first; the last one is open.
         self._bodies: list[_Body] = []
         self._count = 0
         self._rejected: list[dict] = []
+        # Sends what waits; there is none where nothing does.
+        self._timer: Optional[threading.Timer] = None
         self._lock = threading.Lock()
         # One thread sends at a time.
         self._sending = threading.RLock()
@@ -444,7 +470,8 @@ class Tally:
     def count(self, id: str, delta: int = 1, **event: Any) -> None:
         """Adds to a counter soon, with others in one body. Call flush() before the program ends.
 
-        An id that is not valid goes to on_error; without it this raises. Each batch_events-th call sends, as flush() does.
+        An id that is not valid goes to on_error; without it this raises. Each batch_events-th call sends, as flush() does. Otherwise a thread
+        sends after batch_wait.
         """
         record = {"id": id, "delta": delta, **event}
         try:
@@ -457,6 +484,8 @@ class Tally:
             return self._refuse([{"event": record, "code": code, "detail": str(fault)}])
         with self._lock:
             is_full = self._add(record)
+            if is_full is False:
+                self._send_after(self._batch_wait)
         if is_full is None:
             detail = f"{self._queue_events} events wait already: Tally does not answer, or events come faster than it takes them"
             self._refuse([{"event": record, "code": "queue-full", "detail": detail}])
@@ -495,6 +524,28 @@ class Tally:
         if rejected:
             raise _rejection(rejected)
 
+    def _send_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            return
+        timer = threading.Timer(seconds, self._send_unasked)
+        # It does not keep the program from its end.
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError:
+            # There is no room for a thread, or the program ends: the next call, or flush(), does it.
+            return
+        self._timer = timer
+
+    def _send_unasked(self) -> None:
+        """Sends without being asked. What stays is told to on_error, or to the next flush(), which meets it again."""
+        try:
+            self._send()
+        except TallyError as error:
+            self._tell(error)
+            with self._lock:
+                self._send_after(_UNASKED_PAUSE)
+
     def _send_or_tell(self) -> None:
         try:
             self._send()
@@ -519,6 +570,9 @@ class Tally:
             with self._lock:
                 # Nothing is added to what is being sent.
                 self._bodies, bodies = [], self._bodies
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = None
             try:
                 while bodies:
                     body = bodies.pop(0)

@@ -3,10 +3,12 @@
 import email.utils
 import json
 import logging
+import os
 import sys
 import threading
 import time
 import unittest
+import unittest.mock
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +19,7 @@ from edgetally import Tally, TallyError, client_address, client_key  # noqa: E40
 
 FIXTURES = Path(__file__).parents[2] / "tests/fixtures"
 DIALOGUES = json.loads((FIXTURES / "clients.json").read_text("utf-8"))
+REPORT = {"status": 200, "body": {"accepted": 1, "rejected": 0, "errors": []}}
 
 
 class Answering:
@@ -24,12 +27,14 @@ class Answering:
 
     def __init__(self, answers, other=""):
         self.answers, self.asked, self.end_of_hanging = list(answers), [], threading.Event()
+        self.arrivals = threading.Semaphore(0)
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 outer.asked.append((self.path, self.headers, body.decode()))
+                outer.arrivals.release()
                 answer = outer.answers[min(len(outer.asked), len(outer.answers)) - 1]
                 self.close_connection = True
                 if answer == "hang":
@@ -73,6 +78,9 @@ class Answering:
         self.end_of_hanging.set()
         self.server.shutdown()
         self.server.server_close()
+
+    def is_asked(self, times):
+        return all(self.arrivals.acquire(timeout=60) for _ in range(times))
 
     def keys(self):
         return len({headers.get("idempotency-key") for _, headers, _ in self.asked})
@@ -233,6 +241,7 @@ class Dialogues(unittest.TestCase):
         tally = Tally(
             server.url,
             None if case.get("isKeyless") else "secret",
+            batch_wait=600,
             flush_timeout=case.get("flush_ms", 60_000) / 1000,
             on_error=None if told is None else told.append,
         )
@@ -256,6 +265,39 @@ class Dialogues(unittest.TestCase):
         before = len(server.asked)
         tally.flush()
         self.assertEqual(len(server.asked), before)
+
+    def test_events_are_sent_by_themselves_after_a_time_and_again_after_a_failure(self):
+        busy = {"status": 503, "body": {"code": "overloaded", "detail": "busy"}, "headers": {"retry-after": "600"}}
+        told = []
+        with Answering([busy, REPORT]) as server, unittest.mock.patch.object(client, "_UNASKED_PAUSE", 0.01):
+            tally = Tally(server.url, "k", batch_wait=0.01, flush_timeout=5, on_error=told.append)
+            tally.count("a")
+            self.assertTrue(server.is_asked(2))
+            with tally._sending:
+                self.assertEqual((tally._count, [error.code for error in told], tally._timer), (0, ["overloaded"], None))
+            self.assertEqual((server.sent(), server.keys()), ([["a"], ["a"]], 1))
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there are no forks here")
+    def test_after_a_fork_waiting_events_are_the_parents_and_bodies_have_keys_of_their_own(self):
+        with Answering([REPORT]) as server:
+            tally = Tally(server.url, batch_wait=600)
+            tally.count("parent")
+            # Another thread sends at that moment.
+            with tally._sending, tally._lock:
+                child = os.fork()
+                if child == 0:
+                    status = 1
+                    try:
+                        tally.count("child")
+                        tally.flush()
+                        status = 0
+                    finally:
+                        os._exit(status)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            tally.flush()
+            self.assertEqual((server.sent(), server.keys()), ([["child"], ["parent"]], 2))
+            events = [event["idempotency_key"] for lines in server.lines() for event in lines]
+            self.assertEqual(len(set(events)), 2)
 
     def test_events_that_nobody_takes_are_bounded_and_further_ones_are_told(self):
         told = []

@@ -277,3 +277,71 @@ test("Hono: a hold ends with the answer to HEAD, and where the client hangs up b
     assert.equal(released.length, before + 1);
   }
 });
+
+// What Hono sends, or a server of it that has read an answer of middleware outside while the handler ran.
+async function settled(released, count) {
+  for (let turn = 0; turn < 100 && released.length < count; turn += 1) await new Promise((done) => setTimeout(done, 1));
+  return released.length;
+}
+
+test("Hono: a hold is released where middleware outside answers, and that answer stays whole", { timeout: 10_000 }, async () => {
+  for (const [when, isRead] of [["reserve", false], ["handler", false], ["handler", true]]) {
+    const { released, tally } = holding();
+    const [entered, answered] = [Promise.withResolvers(), Promise.withResolvers()];
+    const errors = [];
+    const app = new Hono();
+    app.onError((error, c) => (errors.push(error), c.text("late", 504)));
+    app.use(async (c, next) => {
+      const rest = next().catch((error) => errors.push(error));
+      await entered.promise;
+      c.executionCtx.waitUntil(rest);
+      throw new Error("too late");
+    });
+    const slowly = async () => {
+      entered.resolve();
+      await answered.promise;
+    };
+    const key = async () => (when === "reserve" && (await slowly()), "k");
+    app.use(honoLimit(tally, { policy: "p", hold: {}, key }));
+    app.get("/", async (c) => (when === "handler" && (await slowly()), c.text("hello")));
+    const waits = [];
+    const worker = { waitUntil: (work) => waits.push(work), passThroughOnException() {} };
+    const response = await app.request("/", {}, {}, worker);
+    const early = isRead ? await response.text() : undefined;
+    answered.resolve();
+    await Promise.all(waits);
+    assert.deepEqual([response.status, early ?? (await response.text())], [504, "late"], when);
+    assert.deepEqual([await settled(released, 1), errors.map(({ message }) => message)], [1, ["too late"]], when);
+  }
+});
+
+test("Hono: a hold is released where middleware outside puts another answer in its place", { timeout: 10_000 }, async () => {
+  const { released, tally } = holding();
+  const app = new Hono();
+  app.use(async (c, next) => {
+    await next();
+    c.res = undefined;
+    c.res = new Response("other");
+  });
+  app.use(honoLimit(tally, { policy: "p", hold: {}, key: () => "k" }));
+  app.get("/", (c) => c.text("hello"));
+  assert.equal(await (await app.request("/")).text(), "other");
+  assert.equal(await settled(released, 1), 1);
+});
+
+test("Express: an answer that is given already stays as it is, and a handler sees no error", { timeout: 10_000 }, async () => {
+  for (const answer of [allowed, json(429, { allowed: false, code: "quota-exceeded" })]) {
+    const { tally } = clientOf(answer);
+    const errors = [];
+    const app = express();
+    app.use((_, response, next) => (response.send("early"), next()));
+    app.use(expressLimit(tally, { policy: "p", key: () => "k", log() {} }));
+    app.use((error, _, __, next) => (errors.push(error), next()));
+    const listener = app.listen(0, "127.0.0.1");
+    await once(listener, "listening");
+    const response = await fetch(`http://127.0.0.1:${listener.address().port}/`);
+    assert.deepEqual([await response.text(), errors], ["early", []]);
+    listener.close();
+    await once(listener, "close");
+  }
+});
