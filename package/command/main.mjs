@@ -36,6 +36,11 @@ const whole = (value) => {
   return Number(value);
 };
 
+const port = (value) => {
+  if (whole(value) <= 65_535) return Number(value);
+  throw new CommanderError(EXIT.usage, "commander.invalidArgument", `${value} is not a port: ports end at 65535`);
+};
+
 /** Returns the whole command. */
 export function program() {
   const tally = new Command("tally")
@@ -376,7 +381,7 @@ function agents(tally) {
     .command("mcp")
     .description("serve agents by the Model Context Protocol, on stdin and stdout; they read, with the rights of the key")
     .option("--write", "also let them count, and change policies and overrides")
-    .option("--http <port>", "serve http://127.0.0.1:<port>/mcp instead; 0 takes a free port", whole)
+    .option("--http <port>", "serve http://127.0.0.1:<port>/mcp instead; 0 takes a free port", port)
     .addHelpText(
       "after",
       examples("tally mcp", "tally mcp --url https://tally.example.com --key-file share.key", "tally mcp --http 8799"),

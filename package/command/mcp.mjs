@@ -59,10 +59,23 @@ function withOpenRequests(transport) {
   return { answered };
 }
 
+// Answers a line that is no message, as the SDK only reports it, and its sender would wait. Its id is not known. Source:
+// JSON-RPC 2.0, section 5.1.
+function refuseLine(transport, error) {
+  const [code, message] = error instanceof SyntaxError
+    ? [ErrorCode.ParseError, "the line is no JSON: send each message as one line"]
+    : [ErrorCode.InvalidRequest, "the line is no message of JSON-RPC 2.0: a batch is none either, send its messages alone"];
+  return transport.send({ jsonrpc: "2.0", id: null, error: { code, message } });
+}
+
 // Serves until the pipe ends, and resolves to the exit code.
 async function serveStdio(server, screen) {
   const transport = new StdioServerTransport(process.stdin, process.stdout, { maxBufferSize: BODY_BYTES_MAX });
-  server.onerror = (error) => screen.note(`tally mcp: ${error.message}`);
+  server.onerror = (error) => {
+    const isLine = error instanceof SyntaxError || error.name === "ZodError" || error.name === "$ZodError";
+    if (isLine) refuseLine(transport, error);
+    else screen.note(`tally mcp: ${error.message}`);
+  };
   const ended = Promise.race([once(process.stdin, "end"), once(process.stdin, "close")]).then(() => EXIT.done);
   // A message that is too long ends it.
   const failed = new Promise((resolve) => (server.onclose = () => resolve(EXIT.failed)));

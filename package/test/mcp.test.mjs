@@ -233,6 +233,15 @@ test("over HTTP programs of this machine are answered, and pages of others are n
   assert.deepEqual(await ended, [0, null]);
 });
 
+test("a port that is none, or is taken, is named with what to do", async () => {
+  const { port } = new URL(server.url);
+  for (const [given, exit, why] of [["99999", 2, /ports end at 65535/], [port, 1, /port \d+ is taken: .*--http/]]) {
+    const { code, stderr } = await server.tally(["mcp", "--http", given]);
+    assert.equal(code, exit, stderr);
+    assert.match(stderr, why);
+  }
+});
+
 test("names of this machine are those of loopback with the port", () => {
   const cases = [
     [true, { host: "127.0.0.1:80" }], [true, { host: "[::1]:80", origin: "http://localhost:80" }],
@@ -256,6 +265,10 @@ test("a pipe that ends gets its answers first, and standard output has nothing b
   assert.deepEqual([code, answers.map(({ id }) => id)], [0, [1, 2]]);
   assert.equal(answers[0].result.serverInfo.name, "tally");
   assert.equal((await server.tally(["mcp", "--json"])).code, 2);
+  const lines = ["no json", `[${JSON.stringify(messages[0])}]`, '{"jsonrpc":"2.0","id":1.5,"method":"ping"}', ""];
+  const refused = await server.tally(["mcp"], { input: lines.join("\n") });
+  const codes = refused.stdout.trim().split("\n").map((line) => JSON.parse(line)).map(({ id, error }) => [id, error.code]);
+  assert.deepEqual([codes, refused.stderr], [[[null, -32_700], [null, -32_600], [null, -32_600]], ""]);
   const long = await server.tally(["mcp"], { input: "a".repeat(BODY_BYTES_MAX + 1) });
   assert.deepEqual([long.code, long.stdout], [1, ""]);
   assert.match(long.stderr, /^tally mcp: .*size/);

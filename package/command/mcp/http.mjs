@@ -5,6 +5,7 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import { EXIT, Failure } from "../outcome.mjs";
 
 const LOOPBACK = "127.0.0.1";
 const NAMES = [LOOPBACK, "localhost", "[::1]"];
@@ -57,7 +58,14 @@ export async function listen(port, make) {
   });
   server.maxConnections = CONNECTIONS_MAX;
   server.listen(port, LOOPBACK);
-  await once(server, "listening");
+  await once(server, "listening").catch(({ code, message }) => {
+    const free = "choose another --http, or 0 for a free port";
+    const why = {
+      EADDRINUSE: `port ${port} is taken: end what listens there, or ${free}`,
+      EACCES: `this user may not listen on port ${port}: ${free}`,
+    };
+    throw new Failure(EXIT.failed, why[code] ?? `port ${port} cannot be listened on: ${message}`);
+  });
   return {
     url: `http://${LOOPBACK}:${server.address().port}${PATH}`,
     end: () => {
