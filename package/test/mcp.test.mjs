@@ -267,8 +267,9 @@ test("a pipe that ends gets its answers first, and standard output has nothing b
   assert.equal((await server.tally(["mcp", "--json"])).code, 2);
   const lines = ["no json", `[${JSON.stringify(messages[0])}]`, '{"jsonrpc":"2.0","id":1.5,"method":"ping"}', ""];
   const refused = await server.tally(["mcp"], { input: lines.join("\n") });
-  const codes = refused.stdout.trim().split("\n").map((line) => JSON.parse(line)).map(({ id, error }) => [id, error.code]);
-  assert.deepEqual([codes, refused.stderr], [[[null, -32_700], [null, -32_600], [null, -32_600]], ""]);
+  const errors = refused.stdout.trim().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(errors.map(({ id, error }) => [id, error.code]), [-32_700, -32_600, -32_600].map((code) => [null, code]));
+  assert.equal(refused.stderr, "");
   const long = await server.tally(["mcp"], { input: "a".repeat(BODY_BYTES_MAX + 1) });
   assert.deepEqual([long.code, long.stdout], [1, ""]);
   assert.match(long.stderr, /^tally mcp: .*size/);
