@@ -64,7 +64,7 @@ function withOpenRequests(transport) {
 function refuseLine(transport, error) {
   const [code, message] = error instanceof SyntaxError
     ? [ErrorCode.ParseError, "the line is no JSON: send each message as one line"]
-    : [ErrorCode.InvalidRequest, "the line is no message of JSON-RPC 2.0: a batch is none either, send its messages alone"];
+    : [ErrorCode.InvalidRequest, "the line is no message of JSON-RPC 2.0: send the messages of a batch alone"];
   return transport.send({ jsonrpc: "2.0", id: null, error: { code, message } });
 }
 
