@@ -59,7 +59,7 @@ function withOpenRequests(transport) {
   return { answered };
 }
 
-// Answers a line that is no message, as the SDK only reports it, and its sender would wait. Its id is not known. Source:
+// Answers a line that is no message: the SDK only reports it, and its sender would wait. Its id is not known. Source:
 // JSON-RPC 2.0, section 5.1.
 function refuseLine(transport, error) {
   const [code, message] = error instanceof SyntaxError
