@@ -139,21 +139,25 @@ pub(crate) fn unquoted(json: &str) -> &str {
     inner.unwrap_or(json)
 }
 
+/// 1990-01-01, unix milliseconds. No access log is older: a smaller number is a duration or a count.
+const UNIX_MS_MIN: i64 = 631_152_000_000;
+
 /// Returns the unix milliseconds of a number whose size tells its unit. Seconds end at 10^11 (the year 5138), where
 /// milliseconds begin; microseconds begin at 10^14 and nanoseconds at 10^17: each in March 1973. Finer parts are cut
-/// off.
+/// off. `None` before 1990.
 fn parse_unix(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(fraction) {
         return None;
     }
-    match whole.parse::<i64>().ok()? {
-        seconds @ 0..100_000_000_000 => Some(seconds * 1000 + milliseconds(fraction.as_bytes())),
-        at_ms @ 100_000_000_000..100_000_000_000_000 => Some(at_ms),
-        microseconds @ 100_000_000_000_000..100_000_000_000_000_000 => Some(microseconds / 1000),
-        nanoseconds => Some(nanoseconds / 1_000_000),
-    }
+    let at_ms = match whole.parse::<i64>().ok()? {
+        seconds @ 0..100_000_000_000 => seconds * 1000 + milliseconds(fraction.as_bytes()),
+        at_ms @ 100_000_000_000..100_000_000_000_000 => at_ms,
+        microseconds @ 100_000_000_000_000..100_000_000_000_000_000 => microseconds / 1000,
+        nanoseconds => nanoseconds / 1_000_000,
+    };
+    (at_ms >= UNIX_MS_MIN).then_some(at_ms)
 }
 
 /// Returns the first three digits of a fraction as milliseconds.

@@ -69,7 +69,9 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
             false => Err(Unread::Why("the line has no `request`, or no `status`")),
         };
     };
-    let at_ms = parse_any(plain_of(wire.ts)).ok_or(Unread::Why("`ts` is no time"))?;
+    let at_ms = parse_any(plain_of(wire.ts)).ok_or(Unread::Why(
+        "`ts` is neither a real date nor a unix time since 1990",
+    ))?;
     let uri = request.uri.map(|text| text.0);
     let mut hit = Hit::at(
         at_ms,

@@ -66,7 +66,7 @@ pub fn read<'a>(line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
         "the line has no `EdgeStartTimestamp`: add this field to the Logpush job",
     ))?;
     let at_ms = parse_timestamp(start.get()).ok_or(Unread::Why(
-        "`EdgeStartTimestamp` is neither RFC 3339 nor a unix time",
+        "`EdgeStartTimestamp` is neither RFC 3339 nor a unix time since 1990",
     ))?;
     let mut hit = Hit::at(at_ms, Ok(target));
     hit.path = path;

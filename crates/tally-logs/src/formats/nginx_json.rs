@@ -2,7 +2,8 @@
 //! escape=json` uses. `uri`, `url` and `path` are no targets: where they are `$uri`, they are decoded and rewritten.
 //!
 //! Identified by `request_uri` or `request`, with a time (`time_iso8601`, `time_local`, `msec`, `time`, `@timestamp` or
-//! `timestamp`) and a `status`. Source: nginx, "ngx_http_log_module" and "Alphabetical index of variables".
+//! `timestamp`) and a `status`. The first of these fields that holds a time counts: many configurations write the
+//! duration of the request as `time`. Source: nginx, "ngx_http_log_module" and "Alphabetical index of variables".
 
 use std::borrow::Cow;
 
@@ -113,8 +114,8 @@ fn unescaped_hex(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(whole)
 }
 
-fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
-    let wire: Wire<'_> = object(line)?;
+/// Returns the time of the first field that holds one.
+fn at_ms(wire: &Wire<'_>) -> Result<i64, Unread> {
     let times = [
         wire.time_iso8601,
         wire.time_local,
@@ -123,15 +124,22 @@ fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         wire.at_timestamp,
         wire.timestamp,
     ];
-    let time = times.into_iter().flatten().next();
     // JSON may write a slash as `\/`.
-    let at_ms = time
-        .and_then(|json| {
+    times
+        .into_iter()
+        .flatten()
+        .find_map(|json| {
             parse_any(&text_of(Some(json))).or_else(|| parse_any(plain_of(Some(json))))
         })
         .ok_or(Unread::Why(
-            "the line has no `time_iso8601`, `time_local` or `msec` with a real time",
-        ))?;
+            "none of `time_iso8601`, `time_local`, `msec`, `time`, `@timestamp` and `timestamp` holds a real date or \
+             a unix time since 1990",
+        ))
+}
+
+fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
+    let wire: Wire<'_> = object(line)?;
+    let at_ms = at_ms(&wire)?;
     if wire.status.is_none() || (wire.request.is_none() && wire.request_uri.is_none()) {
         return Err(Unread::Why(
             "the line has no `request` and no `request_uri`, or no `status`",

@@ -368,8 +368,9 @@ fn the_request_that_haproxy_could_not_read_has_a_status() {
 #[test]
 fn a_target_is_one_counter_in_whatever_way_a_server_escapes_it() {
     use tally_logs::formats::{LogFormat, LogLines};
-    let json =
-        |text: &str| format!(r#"{{"msec":"1.5","request":"GET {text} HTTP/1.1","status":"200"}}"#);
+    let json = |text: &str| {
+        format!(r#"{{"msec":"1793536205.5","request":"GET {text} HTTP/1.1","status":"200"}}"#)
+    };
     let alb = |text: &str| {
         format!(
             "http 2026-11-01T12:30:05Z lb 1.2.3.4:1 - -1 -1 -1 200 - 1 2 \"GET {text} HTTP/1.1\" \"a\\\"b\""
@@ -382,7 +383,7 @@ fn a_target_is_one_counter_in_whatever_way_a_server_escapes_it() {
     };
     let caddy = |text: &str| {
         format!(
-            r#"{{"logger":"http.log.access","ts":1,"request":{{"method":"GET","uri":"{text}"}},"status":200}}"#
+            r#"{{"logger":"http.log.access","ts":1793536205,"request":{{"method":"GET","uri":"{text}"}},"status":200}}"#
         )
     };
     for (format, line) in [

@@ -113,12 +113,13 @@ fn only_a_status_that_is_missing_or_a_dash_leaves_nothing_out() {
     };
     let caddy = |status: &str| {
         let line = format!(
-            r#"{{"logger":"http.log.access","ts":1,"request":{{"method":"GET","uri":"/a"}},"status":{status}}}"#
+            r#"{{"logger":"http.log.access","ts":1793536205,"request":{{"method":"GET","uri":"/a"}},"status":{status}}}"#
         );
         (LogFormat::Caddy, line)
     };
     let nginx = |status: &str| {
-        let line = format!(r#"{{"msec":"1.5","request":"GET /a HTTP/1.1","status":{status}}}"#);
+        let line =
+            format!(r#"{{"msec":"1793536205.5","request":"GET /a HTTP/1.1","status":{status}}}"#);
         (LogFormat::NginxJson, line)
     };
     let logpush = |status: &str| {
@@ -160,10 +161,12 @@ fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
     };
     let caddy = |method: &str, uri: &str| {
         format!(
-            r#"{{"logger":"http.log.access","ts":1,"request":{{"method":"{method}","uri":"{uri}"}},"status":200}}"#
+            r#"{{"logger":"http.log.access","ts":1793536205,"request":{{"method":"{method}","uri":"{uri}"}},"status":200}}"#
         )
     };
-    let nginx = |request: &str| format!(r#"{{"msec":"1.5","request":"{request}","status":"200"}}"#);
+    let nginx = |request: &str| {
+        format!(r#"{{"msec":"1793536205.5","request":"{request}","status":"200"}}"#)
+    };
     let alb = |request: &str| {
         format!(
             "http 2026-11-01T12:30:05Z lb 203.0.113.9:1 - -1 -1 -1 200 - 1 2 \"{request}\" \"x\""

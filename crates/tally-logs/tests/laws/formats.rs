@@ -346,6 +346,58 @@ fn a_field_of_nginx_has_one_of_the_usual_names() {
 }
 
 #[test]
+fn a_duration_in_a_field_of_nginx_is_no_time() {
+    let line = |times: &str| {
+        format!(r#"{{{times},"request":"GET /a HTTP/1.1","status":200,"remote_addr":"::1"}}"#)
+    };
+    for times in [
+        r#""time":0.003,"@timestamp":"2026-11-01T12:30:05+00:00""#,
+        r#""time":"0.003","timestamp":"1793536205.000""#,
+        r#""timestamp":1793536205000,"time":"-""#,
+        r#""msec":"","time":"2026-11-01T12:30:05Z""#,
+        r#""time":null,"timestamp":1793536205"#,
+        r#""time_local":{},"time":"12.041","timestamp":1793536205"#,
+    ] {
+        assert_eq!(
+            hit(LogFormat::NginxJson, &line(times)).at_ms,
+            AT_MS,
+            "{times}"
+        );
+    }
+    for times in [r#""time":"0.003""#, r#""time":0,"timestamp":3"#, r#""x":1"#] {
+        let line = line(times);
+        let unread = LogLines::new(LogFormat::NginxJson, "").read(line.as_bytes());
+        let why = unread.expect_err(times).why().into_owned();
+        assert!(
+            why.contains("unix time since 1990") && why.contains("`timestamp`"),
+            "{times}: {why}"
+        );
+        assert_eq!(detect(&[line.as_bytes()]), None, "{times}");
+    }
+}
+
+#[test]
+fn a_duration_is_no_time_in_any_format() {
+    for (format, line) in [
+        (
+            LogFormat::Caddy,
+            r#"{"ts":0.003,"request":{"uri":"/a"},"status":200}"#,
+        ),
+        (
+            LogFormat::Logpush,
+            r#"{"ClientRequestURI":"/a","EdgeStartTimestamp":3}"#,
+        ),
+    ] {
+        let unread = LogLines::new(format, "").read(line.as_bytes());
+        let why = unread.expect_err(line).why().into_owned();
+        assert!(why.contains("unix time since 1990"), "{line}: {why}");
+    }
+    let mut lines = LogLines::new(LogFormat::Goatcounter, "2Path,Date");
+    let why = lines.read(b"/a,3").expect_err("a duration").why();
+    assert!(why.contains("`Date`"), "{why}");
+}
+
+#[test]
 fn a_date_before_a_line_of_another_format_makes_no_columns_of_it() {
     let line =
         "203.0.113.9 - - [10/Nov/2025:12:00:00 +0000] \"GET /x HTTP/1.1\" 200 5 \"-\" \"agent\"";
