@@ -27,6 +27,22 @@ pub fn parse(text: &str) -> Option<IpAddr> {
     })
 }
 
+/// Returns whether an address has no route on the internet: private, unique local, loopback, link local, or shared by
+/// a carrier. Sources: RFC 1918, RFC 3927, RFC 4193, RFC 4291 and RFC 6598.
+pub(crate) fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            let is_shared = first == 100 && (64..128).contains(&second);
+            address.is_private() || address.is_loopback() || address.is_link_local() || is_shared
+        }
+        IpAddr::V6(address) => {
+            let is_link_local = address.is_unicast_link_local();
+            address.is_unique_local() || address.is_loopback() || is_link_local
+        }
+    }
+}
+
 /// Returns whether a text is nothing, or a colon and the number of a port.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix(':') {

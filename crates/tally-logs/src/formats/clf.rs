@@ -6,7 +6,9 @@
 //! "Log Files", Common Log Format and Combined Log Format.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
+use crate::address::{self, is_private};
 use crate::hit::{Hit, Unread, said, visitor};
 use crate::prefix::{carried, is_time};
 use crate::text::{unescaped, unescaped_of_haproxy};
@@ -93,23 +95,35 @@ fn text_of(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
 }
 
 /// Returns the text of the client before the time: the first word, or the second behind the name of a virtual host. A
-/// time before them is that of a carrier. `None` for a client that is logged by its name, or not at all.
+/// time before them is that of a carrier. Behind a proxy, many servers log the client's address before the proxy's
+/// (`%{X-Forwarded-For}i %h`), or in brackets after it (`%h (%{X-Forwarded-For}i)`, AWS Elastic Beanstalk). `None` for
+/// a client that is logged by its name, or not at all.
 fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
     let mut words = head
         .split(|byte| *byte == b' ')
         .filter(|word| !word.is_empty())
         .skip_while(|word| is_time(word))
         .map(|word| std::str::from_utf8(word).unwrap_or("?"));
-    let is_address = |word: &str| crate::address::parse(word).is_some();
     let first = words.next().unwrap_or_default();
     let (second, third) = (words.next(), words.next());
     let is_more = words.next().is_some();
-    // A virtual host without a name is an address too: `vhost client ident user`.
-    let has_host = is_more && second.is_some_and(is_address);
+    let is_client = is_name(first) || is_address(first);
+    let bracket = |word: Option<&str>| word.is_some_and(|word| word.starts_with('('));
+    // A list is never a virtual host.
+    if first.contains(',') && is_client {
+        return Ok(Some(first));
+    }
+    if is_client && bracket(second) {
+        let named = Some(first).filter(|word| is_address(word));
+        return Ok(second.and_then(bracketed).or(named));
+    }
+    if bracket(third) && second.is_some_and(is_address) {
+        return Ok(third.and_then(bracketed).or(second));
+    }
+    let has_host = is_more && second.is_some_and(|second| is_host_before(first, second));
     // The address of a machine, before the name of its program.
     let is_carried = second.is_some_and(|word| word.ends_with(':'));
-    let is_list = first.ends_with(',') && (is_name(first) || is_address(first));
-    if is_list || is_address(first) && !has_host && !is_carried {
+    if is_address(first) && !has_host && !is_carried {
         return Ok(Some(first));
     }
     match (second, third) {
@@ -123,6 +137,28 @@ fn client(head: &[u8]) -> Result<Option<&str>, Unread> {
             "the text before the time does not begin with an address or with a known prefix",
         )),
     }
+}
+
+fn is_address(word: &str) -> bool {
+    address::parse(word).is_some()
+}
+
+/// Returns the address with which the list in these brackets begins, up to the first space.
+fn bracketed(word: &str) -> Option<&str> {
+    let list = word.strip_prefix('(')?.trim_end_matches(')');
+    Some(list).filter(|list| is_address(list))
+}
+
+/// Whether a word before an address is a virtual host: a server without a name logs its address. An address before a
+/// private one is the client's, because the private one is the proxy's. Exceptions are loopback addresses, and private
+/// addresses with a port (`%v:%p`). An address before a public one is a host: the public one is the peer's, and
+/// anybody can send `X-Forwarded-For`.
+fn is_host_before(word: &str, next: &str) -> bool {
+    let (Some(address), Some(next)) = (address::parse(word), address::parse(next)) else {
+        return is_address(next);
+    };
+    let has_port = word.parse::<IpAddr>().is_err();
+    !is_private(next) || address.is_loopback() || is_private(address) && has_port
 }
 
 /// Whether a word may be a client's name, a socket, or a list of them. A word with other signs is of a prefix that is

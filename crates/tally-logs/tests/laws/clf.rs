@@ -221,6 +221,102 @@ fn a_client_is_found_behind_any_prefix() {
     }
 }
 
+/// `%{X-Forwarded-For}i %h %l %u`, as AWS describes it for Apache behind a load balancer.
+#[test]
+fn an_address_before_that_of_a_proxy_is_the_clients() {
+    for proxy in [
+        "10.0.0.7",
+        "172.31.255.1",
+        "192.168.0.1:8080",
+        "127.0.0.1",
+        "169.254.3.4",
+        "100.64.0.1",
+        "100.127.255.255",
+        "::1",
+        "fd00::1",
+        "fe80::1%eth0",
+        "::ffff:10.0.0.7",
+    ] {
+        for client in [
+            "203.0.113.9",
+            "203.0.113.9:42918",
+            "203.0.113.9,10.0.0.5",
+            "203.0.113.9, 10.0.0.5",
+            "2026-11-01T12:30:05Z 203.0.113.9",
+        ] {
+            let before = format!("{client} {proxy}");
+            let visitor = visitor_after(&before);
+            assert_eq!(visitor.as_deref(), Some("203.0.113.9"), "{before}");
+        }
+        let before = format!("192.168.7.8 {proxy}");
+        let visitor = visitor_after(&before);
+        assert_eq!(visitor.as_deref(), Some("192.168.7.8"), "{before}");
+    }
+    for (before, client) in [
+        // A list is never a virtual host.
+        ("203.0.113.9,10.0.0.5 198.51.100.7", "203.0.113.9"),
+        ("203.0.113.9, 10.0.0.5 198.51.100.7", "203.0.113.9"),
+        // Anybody can send the header, so the address of a public peer counts.
+        ("203.0.113.9 198.51.100.7", "198.51.100.7"),
+        ("203.0.113.9 172.32.0.1", "172.32.0.1"),
+        ("203.0.113.9 100.128.0.1", "100.128.0.1"),
+        // A request without the header, such as a health check of the proxy.
+        ("- 10.0.0.7", "10.0.0.7"),
+        // `%v:%p` of a server without a name.
+        ("10.0.0.1:80 10.0.0.5", "10.0.0.5"),
+        ("[fd00::1]:443 fd00::5", "fd00::5"),
+        ("127.0.1.1 10.0.0.5", "10.0.0.5"),
+        ("::1 10.0.0.5", "10.0.0.5"),
+        ("www.example.com:443 10.0.0.5", "10.0.0.5"),
+    ] {
+        assert_eq!(visitor_after(before).as_deref(), Some(client), "{before}");
+    }
+}
+
+/// `%h (%{X-Forwarded-For}i) %l %u`, as AWS Elastic Beanstalk writes it.
+#[test]
+fn an_address_in_brackets_behind_that_of_a_proxy_is_the_clients() {
+    for (before, client) in [
+        ("10.0.0.7 (203.0.113.9)", Some("203.0.113.9")),
+        ("10.0.0.7 (203.0.113.9:42918)", Some("203.0.113.9")),
+        ("10.0.0.7 (203.0.113.9,10.0.0.5)", Some("203.0.113.9")),
+        ("10.0.0.7 (203.0.113.9, 10.0.0.5)", Some("203.0.113.9")),
+        (
+            "10.0.0.7 (203.0.113.9, 10.0.0.5, 10.0.0.6)",
+            Some("203.0.113.9"),
+        ),
+        ("10.0.0.7 (2001:db8::1)", Some("2001:db8::1")),
+        ("::1 ([2001:db8::1]:5000, 10.0.0.5)", Some("2001:db8::1")),
+        ("198.51.100.7 (203.0.113.9)", Some("203.0.113.9")),
+        ("10.0.0.7 (-)", Some("10.0.0.7")),
+        ("10.0.0.7 ()", Some("10.0.0.7")),
+        ("10.0.0.7 (unknown, 203.0.113.9)", Some("10.0.0.7")),
+        (
+            "ip-10-0-0-7.ec2.internal (203.0.113.9)",
+            Some("203.0.113.9"),
+        ),
+        (
+            "ip-10-0-0-7.ec2.internal (203.0.113.9, 10.0.0.5)",
+            Some("203.0.113.9"),
+        ),
+        ("ip-10-0-0-7.ec2.internal (-)", None),
+        (
+            "www.example.com 10.0.0.7 (203.0.113.9)",
+            Some("203.0.113.9"),
+        ),
+        ("www.example.com:443 10.0.0.7 (-)", Some("10.0.0.7")),
+        (
+            "Nov  1 12:30:05 web1 httpd: 10.0.0.7 (203.0.113.9)",
+            Some("203.0.113.9"),
+        ),
+    ] {
+        assert_eq!(visitor_after(before).as_deref(), client, "{before}");
+    }
+    let user = with_request("GET /x HTTP/1.1").replace("- -", "- a (203.0.113.9) b");
+    let hit = read(user.as_bytes()).unwrap();
+    assert_eq!(hit.visitor.as_deref(), Some("1.2.3.4"), "a user's name");
+}
+
 #[test]
 fn a_name_is_no_visitor() {
     for before in [
