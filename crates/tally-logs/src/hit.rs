@@ -42,7 +42,7 @@ pub struct Hit<'a> {
     /// The target with its query, not decoded; or why the line holds none: a client that connects and sends no request
     /// is logged with its status.
     pub target: Result<Cow<'a, str>, &'static str>,
-    /// The path, where it is a field of its own.
+    /// The path, where it is a separate field. Without a target, it is the name of an event.
     pub path: Option<Cow<'a, str>>,
     /// When the request came, unix milliseconds.
     pub at_ms: i64,
@@ -82,7 +82,7 @@ impl<'a> Hit<'a> {
     /// Returns the path, borrowed where the line's own text has it; empty without a request.
     pub fn path(&self) -> Cow<'a, str> {
         match (&self.path, &self.target) {
-            (Some(Cow::Borrowed(path)), _) => Cow::Borrowed(target::origin_form(path)),
+            (Some(Cow::Borrowed(path)), Ok(_)) => Cow::Borrowed(target::origin_form(path)),
             (None, Ok(Cow::Borrowed(target))) => Cow::Borrowed(target::split(target).0),
             _ => Cow::Owned(
                 self.page()
@@ -91,17 +91,13 @@ impl<'a> Hit<'a> {
         }
     }
 
-    /// Returns the path, and the query with its mark; `None` without a request.
+    /// Returns the path, and the query with its mark; `None` without a request. The name of an event has no query.
     pub fn page(&self) -> Option<(&str, &str)> {
-        let (path, query) = match (&self.target, &self.path) {
-            (Ok(target), _) => target::split(target),
-            (Err(_), Some(path)) => (path.as_ref(), ""),
-            (Err(_), None) => return None,
-        };
-        Some((
-            self.path.as_deref().map_or(path, target::origin_form),
-            query,
-        ))
+        match (&self.target, &self.path) {
+            (Ok(target), None) => Some(target::split(target)),
+            (Ok(target), Some(path)) => Some((target::origin_form(path), target::split(target).1)),
+            (Err(_), name) => name.as_deref().map(|name| (name, "")),
+        }
     }
 }
 
@@ -113,7 +109,9 @@ pub(crate) fn marked<'a>(
 ) -> Result<Option<Hit<'a>>, Unread> {
     let Ok(text) = std::str::from_utf8(line) else {
         let hit = read(&String::from_utf8_lossy(line))?.map(Hit::into_owned);
-        let target = hit.as_ref().and_then(|hit| hit.target.as_ref().ok());
+        let target = hit
+            .as_ref()
+            .and_then(|hit| hit.target.as_ref().ok().or(hit.path.as_ref()));
         return match target.is_some_and(|target| target.contains(char::REPLACEMENT_CHARACTER)) {
             true => Err(Unread::NotUtf8),
             false => Ok(hit),

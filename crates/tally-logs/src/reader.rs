@@ -167,13 +167,7 @@ fn add(
         body.push_str(",\"unique\":");
         push_json(body, visitor);
     }
-    push_dimensions(
-        body,
-        counting,
-        &mut filter.agents,
-        hit,
-        &[&*page, query].concat(),
-    );
+    push_dimensions(body, counting, &mut filter.agents, hit, (&page, query));
     body.push_str("}\n");
     let next = u32::try_from(part.ids.len()).unwrap_or(u32::MAX);
     let counter = match known.get(&id) {
@@ -194,12 +188,14 @@ fn push_dimensions(
     counting: &CountingRule,
     agents: &mut Agents,
     hit: &Hit<'_>,
-    target: &str,
+    (page, query): (&str, &str),
 ) {
-    let request = LoggedRequest {
-        target,
-        ..LoggedRequest::from(hit)
-    };
+    let target = [page, query].concat();
+    let mut request = LoggedRequest::from(hit);
+    let is_event = hit.target.is_err();
+    if !is_event {
+        request.target = &target;
+    }
     let mut separator = ",\"by\":{";
     for field in &counting.by {
         let value = match field {
@@ -213,6 +209,7 @@ fn push_dimensions(
                 .device
                 .unwrap_or_default()
                 .into(),
+            LogField::Page if is_event => page.into(),
             _ => request.value(*field, counting.site.as_deref()),
         };
         let value = cut(&value);

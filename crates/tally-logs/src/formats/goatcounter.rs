@@ -1,7 +1,8 @@
 //! Exports of GoatCounter: CSV, a visit a row.
 //!
 //! Identified by the row of names, whose first is `Path` behind the version of the format, `2Path`. A session takes the
-//! place of the address. Source: GoatCounter, "CSV export".
+//! place of the address. A `Path` without a leading slash is the name of an event. Sources: GoatCounter, "CSV export"
+//! and "Events".
 
 use std::borrow::Cow;
 
@@ -38,11 +39,13 @@ impl RowNames {
             "the row has no `Path`, or names of columns are missing",
         ))?;
         let date = cell("Date").and_then(|date| parse_any(&date));
-        let mut hit = Hit::at(
-            date.ok_or(Unread::Why("`Date` is no real time"))?,
-            Ok(Cow::Owned(path.clone())),
-        );
-        hit.path = Some(Cow::Owned(path));
+        let (target, name) = match path.starts_with('/') {
+            true => (Ok(Cow::Owned(path)), None),
+            false => (Err("the row is an event, not a request"), Some(path)),
+        };
+        let at_ms = date.ok_or(Unread::Why("`Date` is no real time"))?;
+        let mut hit = Hit::at(at_ms, target);
+        hit.path = name.map(Cow::Owned);
         hit.visitor = cell("Session").map(Cow::Owned);
         hit.method = Cow::Borrowed("GET");
         hit.status = Cow::Borrowed("200");

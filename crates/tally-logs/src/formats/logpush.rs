@@ -69,7 +69,7 @@ pub fn read<'a>(line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
         "`EdgeStartTimestamp` is neither RFC 3339 nor a unix time since 1990",
     ))?;
     let mut hit = Hit::at(at_ms, Ok(target));
-    hit.path = path;
+    hit.path = path.filter(|_| hit.target.is_ok());
     hit.visitor = wire.address.and_then(|text| visitor(&text.0));
     hit.method = text_of(wire.method);
     hit.status = Cow::Borrowed(plain_of(wire.status));

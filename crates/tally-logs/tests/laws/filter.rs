@@ -175,6 +175,11 @@ fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
     let w3c = |method: &str, stem: &str| {
         format!("2026-11-01\t12:30:05\tX\t1\t203.0.113.9\t{method}\th\t{stem}\t200\t-\tx\t-")
     };
+    let logpush = |target: &str| {
+        format!(
+            r#"{{"ClientRequestURI":"{target}","ClientRequestPath":"{target}","EdgeStartTimestamp":1793536205}}"#
+        )
+    };
     for (format, line) in [
         (LogFormat::Clf, clf("CONNECT shop.example:443 HTTP/1.1")),
         (LogFormat::Clf, clf("OPTIONS * HTTP/1.1")),
@@ -194,6 +199,8 @@ fn a_request_for_no_page_is_left_out_because_its_id_would_be_no_path() {
         (LogFormat::Alb, alb("CONNECT shop.example:443 HTTP/1.1")),
         (LogFormat::Alb, alb("OPTIONS * HTTP/1.1")),
         (LogFormat::Cloudfront, w3c("OPTIONS", "*")),
+        (LogFormat::Logpush, logpush("*")),
+        (LogFormat::Logpush, logpush("shop.example:443")),
     ] {
         let hit = LogLines::new(format, "")
             .read(line.as_bytes())

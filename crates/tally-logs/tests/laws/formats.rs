@@ -246,6 +246,30 @@ fn a_row_of_goatcounter_is_a_visit_of_a_session() {
 }
 
 #[test]
+fn a_path_of_goatcounter_has_its_query_once_and_a_name_of_an_event_has_none() {
+    let mut lines = LogLines::new(LogFormat::Goatcounter, "2Path,Event,Date");
+    for (path, event, page) in [
+        ("/search?q=1", "0", ("/search", "?q=1")),
+        ("/search?q=1?q=1", "false", ("/search", "?q=1?q=1")),
+        ("/a", "", ("/a", "")),
+        ("signup?q=1", "1", ("signup?q=1", "")),
+        (
+            "https://example.com/a?q=1",
+            "true",
+            ("https://example.com/a?q=1", ""),
+        ),
+    ] {
+        let row = format!("{path},{event},2026-11-01T12:30:05Z");
+        let hit = lines.read(row.as_bytes()).unwrap().unwrap();
+        assert_eq!(hit.page(), Some(page), "{row}");
+        assert_eq!(hit.path(), page.0, "{row}");
+    }
+    let unread = lines.read(b"buy\xe9,1,2026-11-01T12:30:05Z");
+    let why = unread.expect_err("two names would be one").why();
+    assert!(why.contains("not UTF-8"), "{why}");
+}
+
+#[test]
 fn a_load_balancers_line_without_a_request_has_a_status() {
     let line = r#"http 2026-11-01T12:30:05.000000Z app/my/50dc6c495c0c9188 [2001:db8::1]:2817 - -1 -1 -1 460 - 0 0 "- http://shop.example:80- " "-" - - - "-" "-""#;
     let hit = hit(LogFormat::Alb, line);

@@ -116,3 +116,40 @@ fn values_are_cut_to_what_the_service_takes_and_escaped() {
     let json: serde_json::Value = serde_json::from_str(part.body.trim_end()).unwrap();
     assert_eq!(json["id"], "x:/a\u{1}\"b");
 }
+
+#[test]
+fn a_query_is_part_of_an_id_where_it_is_asked_for_and_a_name_has_none() {
+    let ids = |strips_query: bool, site: Option<&str>| {
+        let mut reader = reader(site, &[LogField::Page, LogField::UtmSource]);
+        reader.lines = LogLines::new(LogFormat::Goatcounter, "2Path,Event,Date");
+        reader.counting.strips_query = strips_query;
+        let rows = [
+            "/search?utm_source=a",
+            "buy?utm_source=a",
+            "https://example.com/a?b",
+        ];
+        let log = rows.map(|path| format!("{path},0,2015-05-17T10:05:03Z"));
+        let part = reader.read(log.join("\n").as_bytes(), None);
+        let by = part.body.lines().map(|line| {
+            let json: serde_json::Value = serde_json::from_str(line).unwrap();
+            json["by"].to_string()
+        });
+        let by: Vec<String> = by.collect();
+        assert_eq!(
+            by,
+            [
+                r#"{"page":"/search","utm_source":"a"}"#,
+                r#"{"page":"buy?utm_source=a"}"#,
+                r#"{"page":"https://example.com/a?b"}"#,
+            ]
+        );
+        part.ids
+    };
+    let names = ["x:buy?utm_source=a", "x:https://example.com/a?b"];
+    assert_eq!(ids(true, None), ["x:/search", names[0], names[1]]);
+    assert_eq!(
+        ids(false, None),
+        ["x:/search?utm_source=a", names[0], names[1]]
+    );
+    assert_eq!(ids(false, Some("shop")), ["shop"]);
+}
