@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::hit::{Hit, Unread, said, visitor};
-use crate::json::{Text, object, plain_of, text_of};
+use crate::json::{FirstText, Object, Text, object, plain_of, text_of};
 use crate::time::parse_any;
 
 #[derive(Deserialize)]
@@ -24,8 +24,8 @@ struct Wire<'a> {
     ts: Option<&'a RawValue>,
     #[serde(borrow)]
     status: Option<&'a RawValue>,
-    #[serde(borrow)]
-    request: Option<Request<'a>>,
+    #[serde(borrow, default)]
+    request: Object<Request<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -40,16 +40,17 @@ struct Request<'a> {
     remote_ip: Option<&'a RawValue>,
     #[serde(borrow)]
     remote_addr: Option<&'a RawValue>,
-    #[serde(borrow)]
-    headers: Option<Headers<'a>>,
+    #[serde(borrow, default)]
+    headers: Object<Headers<'a>>,
 }
 
+/// Caddy writes a header as a list. A filter of its configuration may write a text in its place.
 #[derive(Deserialize)]
 struct Headers<'a> {
-    #[serde(borrow, rename = "Referer")]
-    referrer: Option<Vec<Text<'a>>>,
-    #[serde(borrow, rename = "User-Agent")]
-    user_agent: Option<Vec<Text<'a>>>,
+    #[serde(borrow, default, rename = "Referer")]
+    referrer: FirstText<'a>,
+    #[serde(borrow, default, rename = "User-Agent")]
+    user_agent: FirstText<'a>,
 }
 
 /// Returns the request of a line; `None` for a line of another logger.
@@ -63,7 +64,7 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         Some(_) => logger == "http.log.access" || logger.starts_with("http.log.access."),
         None => wire.status.is_some() && (wire.msg.is_none() || msg == "handled request"),
     };
-    let Some(request) = wire.request.filter(|_| is_access) else {
+    let Some(request) = wire.request.0.filter(|_| is_access) else {
         return match wire.ts.is_some() && (wire.logger.is_some() || wire.msg.is_some()) {
             true => Ok(None),
             false => Err(Unread::Why("the line has no `request`, or no `status`")),
@@ -85,13 +86,9 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     hit.visitor = visitor(&text_of(address));
     hit.method = text_of(request.method);
     hit.status = Cow::Borrowed(plain_of(wire.status));
-    if let Some(headers) = request.headers {
-        let first = |texts: Option<Vec<_>>| {
-            let text = texts.and_then(|texts| texts.into_iter().next());
-            said(text.map(|Text(text)| text).unwrap_or_default())
-        };
-        hit.referrer = first(headers.referrer);
-        hit.user_agent = Some(first(headers.user_agent));
+    if let Some(headers) = request.headers.0 {
+        hit.referrer = said(headers.referrer.0.unwrap_or_default());
+        hit.user_agent = Some(said(headers.user_agent.0.unwrap_or_default()));
     }
     Ok(Some(hit))
 }

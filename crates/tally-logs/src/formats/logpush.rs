@@ -21,7 +21,7 @@ struct Wire<'a> {
     #[serde(borrow, rename = "ClientRequestURI")]
     uri: Option<Text<'a>>,
     #[serde(borrow, rename = "ClientIP")]
-    address: Option<Text<'a>>,
+    address: Option<&'a RawValue>,
     #[serde(borrow, rename = "EdgeStartTimestamp")]
     start: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -70,7 +70,7 @@ pub fn read<'a>(line: &'a [u8]) -> Result<Option<Hit<'a>>, Unread> {
     ))?;
     let mut hit = Hit::at(at_ms, Ok(target));
     hit.path = path.filter(|_| hit.target.is_ok());
-    hit.visitor = wire.address.and_then(|text| visitor(&text.0));
+    hit.visitor = visitor(&text_of(wire.address));
     hit.method = text_of(wire.method);
     hit.status = Cow::Borrowed(plain_of(wire.status));
     hit.referrer = said(text_of(wire.referrer));

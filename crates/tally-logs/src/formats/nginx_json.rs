@@ -12,16 +12,16 @@ use serde_json::value::RawValue;
 
 use super::clf::target_of;
 use crate::hit::{Hit, Unread, said, visitor};
-use crate::json::{Text, first_text, object, plain_of, text_of};
+use crate::json::{FirstText, first_text, object, plain_of, text_of};
 use crate::text::hex;
 use crate::time::parse_any;
 
 #[derive(Deserialize)]
 struct Wire<'a> {
-    #[serde(borrow)]
-    request_uri: Option<Text<'a>>,
-    #[serde(borrow)]
-    request: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    request_uri: FirstText<'a>,
+    #[serde(borrow, default)]
+    request: FirstText<'a>,
     #[serde(borrow)]
     request_method: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -140,16 +140,17 @@ fn at_ms(wire: &Wire<'_>) -> Result<i64, Unread> {
 fn read_utf8(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
     let wire: Wire<'_> = object(line)?;
     let at_ms = at_ms(&wire)?;
-    if wire.status.is_none() || (wire.request.is_none() && wire.request_uri.is_none()) {
+    let (uri, request) = (wire.request_uri.0, wire.request.0);
+    if wire.status.is_none() || (request.is_none() && uri.is_none()) {
         return Err(Unread::Why(
             "the line has no `request` and no `request_uri`, or no `status`",
         ));
     }
-    let request = wire.request.map(|text| text.0).unwrap_or_default();
+    let request = request.unwrap_or_default();
     let words =
         target_of(request.as_bytes()).map(|target| String::from_utf8_lossy(target).into_owned());
-    let target = match wire.request_uri.filter(|uri| !uri.0.is_empty()) {
-        Some(uri) => Ok(uri.0),
+    let target = match uri.filter(|uri| !uri.is_empty()) {
+        Some(uri) => Ok(uri),
         None => words.map(Cow::Owned),
     };
     let mut hit = Hit::at(at_ms, target);

@@ -3,8 +3,9 @@
 use tally_logs::formats::{LogFormat, LogLines, detect};
 use tally_logs::hit::Hit;
 
-const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
-const AT_MS: i64 = 1_793_536_205_000;
+pub(crate) const FIREFOX: &str =
+    "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+pub(crate) const AT_MS: i64 = 1_793_536_205_000;
 const NAMES: &str = "2Path,Title,Event,UserAgent,Browser,System,Session,Bot,Referrer,Referrer scheme,Screen size,Location,FirstVisit,Date";
 
 /// One request as each server writes it; `AGENT` stands for the user agent.
@@ -67,13 +68,13 @@ fn filled(line: &str) -> String {
     line.replace("AGENT", FIREFOX).replace("PERCENT", &percent)
 }
 
-fn read<'a>(format: LogFormat, line: &'a str) -> Result<Option<Hit<'a>>, String> {
+pub(crate) fn read<'a>(format: LogFormat, line: &'a str) -> Result<Option<Hit<'a>>, String> {
     LogLines::new(format, "")
         .read(line.as_bytes())
         .map_err(|unread| format!("{unread:?}"))
 }
 
-fn hit(format: LogFormat, line: &str) -> Hit<'_> {
+pub(crate) fn hit(format: LogFormat, line: &str) -> Hit<'_> {
     read(format, line)
         .unwrap_or_else(|why| panic!("{line}: {why}"))
         .expect(line)
@@ -115,66 +116,6 @@ fn each_servers_lines_are_known_by_looking_and_say_the_same_of_the_same_request(
         detect(&[br#"{"time":"2026-11-01T12:30:05Z","status":"ok","msg":"x"}"#]),
         None
     );
-}
-
-#[test]
-fn only_lines_of_access_are_caddys_requests() {
-    let line = |head: &str| {
-        format!(
-            r#"{{{head}"ts":1793536205.0,"request":{{"remote_ip":"203.0.113.9","method":"GET","uri":"/a","headers":{{}}}},"status":200}}"#
-        )
-    };
-    for (head, is_hit) in [
-        (
-            r#""logger":"http.log.access","msg":"handled request","#,
-            true,
-        ),
-        (r#""logger":"http.log.access.log0","#, true),
-        (r#""msg":"handled request","#, true),
-        ("", true),
-        (
-            r#""logger":"http.handlers.reverse_proxy","msg":"upstream roundtrip","#,
-            false,
-        ),
-        (r#""logger":"http.log.error","msg":"dial tcp","#, false),
-        (r#""logger":"http.log.error.log0","msg":"dial tcp","#, false),
-        (r#""logger":"http.log.accessory","#, false),
-        (
-            r#""logger":"http.handlers.rewrite","msg":"rewrote request","#,
-            false,
-        ),
-        (r#""msg":"upstream roundtrip","#, false),
-    ] {
-        assert_eq!(
-            read(LogFormat::Caddy, &line(head)).unwrap().is_some(),
-            is_hit,
-            "{head}"
-        );
-    }
-    let other = r#"{"level":"info","ts":1,"logger":"admin","msg":"stopped"}"#;
-    assert_eq!(read(LogFormat::Caddy, other), Ok(None));
-    assert!(read(LogFormat::Caddy, "{").is_err());
-}
-
-#[test]
-fn what_a_worker_fetches_is_no_request_of_a_client() {
-    for (field, is_hit) in [
-        (r#""ClientRequestSource":"eyeball""#, true),
-        (r#""ClientRequestSource":"orangeToOrange""#, true),
-        (r#""ClientRequestSource":"edgeWorkerFetch""#, false),
-        (r#""ClientRequestSource":"edgeWorkerCacheAPI""#, false),
-        (r#""WorkerSubrequest":true"#, false),
-        (r#""WorkerSubrequest":false"#, true),
-    ] {
-        let line =
-            format!(r#"{{"ClientRequestURI":"/a","EdgeStartTimestamp":1793536205,{field}}}"#);
-        assert_eq!(
-            read(LogFormat::Logpush, &line).unwrap().is_some(),
-            is_hit,
-            "{field}"
-        );
-    }
-    assert_eq!(read(LogFormat::Logpush, r#"{"content":"tests"}"#), Ok(None));
 }
 
 #[test]
@@ -297,106 +238,6 @@ fn impossible_times_are_unreadable_in_every_format() {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn bytes_that_nginx_leaves_in_its_json_take_nothing_from_the_rest_of_the_line() {
-    let line = |request: &[u8], uri: &[u8], agent: &[u8]| {
-        let mut line =
-            br#"{"time_iso8601":"2026-11-01T12:30:05+00:00","status":400,"request":""#.to_vec();
-        line.extend(request);
-        line.extend(br#"","request_uri":""#);
-        line.extend(uri);
-        line.extend(br#"","http_user_agent":""#);
-        line.extend(agent);
-        line.extend(br#""}"#);
-        line
-    };
-    // The head of a TLS handshake on a plain port.
-    let request = [br"\u0016\u0003\u0001\u0000".as_slice(), b"\xc8"].concat();
-    let handshake = line(&request, b"", b"");
-    let mut lines = LogLines::new(LogFormat::NginxJson, "");
-    let hit = lines.read(&handshake).unwrap().unwrap();
-    assert_eq!((hit.target.is_err(), &*hit.status), (true, "400"));
-    let agent = line(b"GET /a HTTP/1.1", b"/a", b"Mozilla/5.0 \xfc");
-    let hit = lines.read(&agent).unwrap().unwrap();
-    assert_eq!(hit.page(), Some(("/a", "")));
-    let target = line(b"GET /\xfc HTTP/1.1", b"/\xfc", b"Mozilla/5.0");
-    let hit = lines.read(&target).unwrap().unwrap();
-    assert_eq!(hit.page(), Some(("/\u{fffd}", "")), "as Caddy writes it");
-    assert_eq!(detect(&[&handshake[..]]), Some(LogFormat::NginxJson));
-}
-
-#[test]
-fn a_field_of_nginx_has_one_of_the_usual_names() {
-    let line = |field: &str| {
-        format!(
-            r#"{{"time":"2026-11-01T12:30:05Z","request_uri":"/a","status":200,"agent":{{"type":"filebeat"}},{field}}}"#
-        )
-    };
-    for name in ["request_method", "method", "http_method"] {
-        let line = line(&format!(r#""{name}":"POST""#));
-        assert_eq!(hit(LogFormat::NginxJson, &line).method, "POST", "{line}");
-    }
-    for name in ["http_user_agent", "user_agent", "useragent", "ua"] {
-        let line = line(&format!(r#""{name}":"{FIREFOX}""#));
-        let hit = hit(LogFormat::NginxJson, &line);
-        assert_eq!(hit.user_agent.as_deref(), Some(FIREFOX), "{line}");
-    }
-    for name in ["http_referer", "http_referrer", "referer", "referrer"] {
-        let line = line(&format!(r#""{name}":"https://example.com/""#));
-        let hit = hit(LogFormat::NginxJson, &line);
-        assert_eq!(hit.referrer, "https://example.com/", "{line}");
-    }
-    for name in ["remote_addr", "remote_ip", "client_ip", "clientip"] {
-        let line = line(&format!(r#""{name}":"203.0.113.9""#));
-        let hit = hit(LogFormat::NginxJson, &line);
-        assert_eq!(hit.visitor.as_deref(), Some("203.0.113.9"), "{line}");
-    }
-    let own =
-        line(r#""method":"GET","request_method":"POST","client_ip":"::1","remote_addr":"::2""#);
-    let own = hit(LogFormat::NginxJson, &own);
-    assert_eq!(
-        (&*own.method, own.visitor.as_deref()),
-        ("POST", Some("::2"))
-    );
-    assert_eq!(own.user_agent, None, "an object is none");
-    let agent = line("\"x\":1").replace(r#"{"type":"filebeat"}"#, "\"\"");
-    assert_eq!(
-        hit(LogFormat::NginxJson, &agent).user_agent.as_deref(),
-        Some("")
-    );
-}
-
-#[test]
-fn a_duration_in_a_field_of_nginx_is_no_time() {
-    let line = |times: &str| {
-        format!(r#"{{{times},"request":"GET /a HTTP/1.1","status":200,"remote_addr":"::1"}}"#)
-    };
-    for times in [
-        r#""time":0.003,"@timestamp":"2026-11-01T12:30:05+00:00""#,
-        r#""time":"0.003","timestamp":"1793536205.000""#,
-        r#""timestamp":1793536205000,"time":"-""#,
-        r#""msec":"","time":"2026-11-01T12:30:05Z""#,
-        r#""time":null,"timestamp":1793536205"#,
-        r#""time_local":{},"time":"12.041","timestamp":1793536205"#,
-    ] {
-        assert_eq!(
-            hit(LogFormat::NginxJson, &line(times)).at_ms,
-            AT_MS,
-            "{times}"
-        );
-    }
-    for times in [r#""time":"0.003""#, r#""time":0,"timestamp":3"#, r#""x":1"#] {
-        let line = line(times);
-        let unread = LogLines::new(LogFormat::NginxJson, "").read(line.as_bytes());
-        let why = unread.expect_err(times).why().into_owned();
-        assert!(
-            why.contains("unix time since 1990") && why.contains("`timestamp`"),
-            "{times}: {why}"
-        );
-        assert_eq!(detect(&[line.as_bytes()]), None, "{times}");
     }
 }
 

@@ -12,6 +12,7 @@ mod bots;
 mod clf;
 mod filter;
 mod formats;
+mod json;
 mod reader;
 mod target;
 mod time;
