@@ -190,7 +190,9 @@ async function values(client, options, screen, carry) {
   if (isShown) process.stderr.write("\r\x1b[K");
   const { json: summary, bytes: text } = run.end({ hasColors: screen.hasColors });
   screen.show(summary, () => text.toString());
-  return summary.rejected === 0 && summary.complete !== false ? EXIT.done : EXIT.partly;
+  // A key of a type that Tally lacks is no part of a counter or a board. A board without a member is not complete.
+  const isDone = summary.rejected === 0 && summary.left_out_members === 0 && summary.complete !== false;
+  return isDone ? EXIT.done : EXIT.partly;
 }
 
 // A board that was begun is there: another `create` would leave the rest of its members out.

@@ -15,9 +15,9 @@ let server;
 before(async () => (server = await openServer()));
 after(() => server?.end());
 
-const imported = async (args, options) => {
+const imported = async (args, { exit = 0, ...options } = {}) => {
   const { code, stdout, stderr } = await server.tally(["import", "--json", ...args], options);
-  assert.equal(code, 0, stderr);
+  assert.equal(code, exit, stderr);
   return JSON.parse(stdout);
 };
 const valueOf = async (id) => (await server.json(`/counters/${encodeURIComponent(id)}?consistency=strong`)).value;
@@ -83,10 +83,15 @@ test("what a Redis has besides is carried too, or named: times to live, names of
     await redis.call("SET", "ttl:kept", "9007199254740993");
     await redis.call("SET", "ttl:ends", "5", "PX", 3_600_500);
     await redis.call("SET", Buffer.from([0x74, 0x74, 0x6c, 0x3a, 0xff]), "7");
-    await redis.call("ZADD", "ttl:board", 1, "ann", 2, Buffer.from([0xfe]));
+    await redis.call("ZADD", "ttl:board", 1, "ann", 2, Buffer.from([0xfe]), "inf", "most", "-inf", "least");
     await redis.call("EXPIRE", "ttl:board", 3_600);
-    const { counters, members, left_out, left_out_keys } = await imported(["--from", address, "--prefix", "r/"]);
-    assert.deepEqual([counters, members, left_out], [2, 1, 2]);
+    const { counters, members, left_out, left_out_members, left_out_keys } = await imported(
+      ["--from", address, "--prefix", "r/"], { exit: 6 },
+    );
+    assert.deepEqual([counters, members, left_out, left_out_members], [2, 3, 2, 1]);
+    const { entries } = await server.json("/boards/r%2Fttl:board/members");
+    const scores = entries.map(({ member, score }) => [member, score]);
+    assert.deepEqual(scores, [["most", "inf"], ["ann", 1], ["least", "-inf"]]);
     const why = left_out_keys.map((one) => one.why).sort();
     assert.match(why.join(), /a member that is no UTF-8: fe,.*no UTF-8: 74746c3aff/);
     const [ends] = (await (await fetch(`${server.url}/export?prefix=r%2Fttl:ends`)).text()).split("\n");
@@ -160,16 +165,17 @@ test("GoatCounter's CSV counts its page views at their times, and its sessions a
     "/goat,Goats,,Firefox 140,Firefox 140,Linux,s1,0,,,,DE,1,2026-01-02T03:04:05Z",
     "/goat,Goats,,Firefox 140,Firefox 140,Linux,s1,0,,,,DE,0,2026-01-02T03:05:05Z",
     "/goat,Goats,,Firefox 140,Firefox 140,Linux,s2,0,,,,FR,1,2026-01-02T04:04:05Z",
+    "/goat?q=1,Goats,,Firefox 140,Firefox 140,Linux,s2,0,,,,FR,0,2026-01-02T04:05:05Z",
     "/goat,Goats,,bot,bot,Linux,s3,3,,,,FR,1,2026-01-02T04:04:05Z",
   ];
   const summary = await imported(["--from", "goatcounter", "--unique", "ip", "--by", "country", "-"], {
     input: `${csv.join("\n")}\n`,
   });
-  assert.deepEqual([summary.counted, summary.left_out.bots], [3, 1]);
+  assert.deepEqual([summary.counted, summary.left_out.bots], [4, 1]);
   const read = await server.json("/counters/%2Fgoat?consistency=strong");
-  assert.deepEqual([read.value, read.uniques.estimate], [3, 2]);
+  assert.deepEqual([read.value, read.uniques.estimate], [4, 2]);
   const { points } = await server.json("/counters/%2Fgoat/history?step=1h&from=1767322800&to=1767330000");
-  assert.deepEqual(points.map(([, count]) => count), [2, 1, 0]);
+  assert.deepEqual(points.map(([, count]) => count), [2, 2, 0]);
 });
 
 test("an export goes to a file and comes back in another deployment", async () => {

@@ -234,19 +234,7 @@ pub fn of_values(carried: &Carried, seconds: f64, screen: Screen) -> String {
             ));
         }
     }
-    if carried.left_out > 0 {
-        let keys: Vec<String> = carried
-            .left_out_keys
-            .iter()
-            .take(3)
-            .map(|key| format!("{} ({})", key.id, key.why))
-            .collect();
-        lines.push(format!(
-            "{} left out, such as: {}",
-            count(carried.left_out, "key"),
-            keys.join(", ")
-        ));
-    }
+    lines.extend(left_out(carried, screen));
     if carried.rejected > 0 {
         let first = carried.refused.first().map_or("", |first| first.get());
         lines.push(screen.yellow(&format!(
@@ -256,6 +244,35 @@ pub fn of_values(carried: &Carried, seconds: f64, screen: Screen) -> String {
     }
     lines.extend(carried.why.iter().map(|why| screen.yellow(why)));
     lines.join("\n")
+}
+
+/// Returns which keys and members of a Redis were left out. A board that lacks a member is a warning.
+fn left_out(carried: &Carried, screen: Screen) -> Option<String> {
+    let members = carried.left_out_members;
+    let left: Vec<String> = [
+        (carried.left_out.saturating_sub(members), "key"),
+        (members, "member"),
+    ]
+    .into_iter()
+    .filter(|(left, _)| *left > 0)
+    .map(|(left, noun)| count(left, noun))
+    .collect();
+    if left.is_empty() {
+        return None;
+    }
+    let shown = carried.left_out_keys.iter().take(3);
+    let keys: Vec<String> = shown
+        .map(|key| format!("{} ({})", key.id, key.why))
+        .collect();
+    let line = format!(
+        "{} left out, such as: {}",
+        left.join(" and "),
+        keys.join(", ")
+    );
+    Some(match members {
+        0 => line,
+        _ => screen.yellow(&line),
+    })
 }
 
 fn plural(value: u64, noun: &str) -> String {

@@ -28,7 +28,7 @@ const BODY_LINES_MAX: usize = 1_000;
 /// How many lines and keys are shown that were not brought in.
 const SHOWN_MAX: usize = 20;
 
-/// A key that has no place in Tally.
+/// A key that has no place in Tally, or that has a member without one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftKey {
     /// The key.
@@ -64,9 +64,11 @@ pub struct Carried {
     /// Why they were not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
-    /// Keys that have no place in Tally.
+    /// Keys and members that have no place in Tally.
     pub left_out: u64,
-    /// Some of those.
+    /// Members among those: their boards are not complete.
+    pub left_out_members: u64,
+    /// Some of the keys and members.
     pub left_out_keys: Vec<LeftKey>,
 }
 
@@ -114,9 +116,13 @@ fn settings(ttl_ms: i64, hash: Option<&str>) -> String {
     }
 }
 
-/// Returns a score as JSON has it; nothing for one that is no number of JSON, such as `inf`.
+/// Returns a score as the lines of an export have it: infinities are texts there. `None` for text that is no score.
 fn score(bytes: &[u8]) -> Option<String> {
     let number: f64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    if number.is_infinite() {
+        let text = if number > 0.0 { "inf" } else { "-inf" };
+        return Some(Value::from(text).to_string());
+    }
     let text = serde_json::Number::from_f64(number)?.to_string();
     Some(text.strip_suffix(".0").unwrap_or(&text).to_owned())
 }
@@ -298,7 +304,7 @@ impl Values {
         for pair in members.chunks_exact(2) {
             let (member, number) = (decoded(&pair[0]), decoded(&pair[1]));
             let Ok(text) = std::str::from_utf8(&member) else {
-                self.leave(id, format!("a member that is no UTF-8: {}", hex(&member)));
+                self.leave_member(id, format!("a member that is no UTF-8: {}", hex(&member)));
                 continue;
             };
             let Some(score) = score(&number) else {
@@ -306,13 +312,18 @@ impl Values {
                     "a member {text:?} whose score is {}",
                     String::from_utf8_lossy(&number)
                 );
-                self.leave(id, why);
+                self.leave_member(id, why);
                 continue;
             };
             let member = Value::from(text);
             let text = format!("{{\"board\":{named},\"member\":{member},\"score\":{score}{end}}}");
             self.input.push_back(Line { text, number: 0 });
         }
+    }
+
+    fn leave_member(&mut self, id: &str, why: String) {
+        self.carried.left_out_members += 1;
+        self.leave(id, why);
     }
 
     fn leave(&mut self, id: &str, why: String) {

@@ -1,8 +1,9 @@
 //! A summary says each thing once, with the line and the reason.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use tally_import::text::{Course, Screen, count, number, of_logs, of_values};
 use tally_import::totals::{ShownLine, Totals};
-use tally_import::values::Values;
+use tally_import::values::{Entry, Values};
 
 use super::host::Memory;
 
@@ -87,6 +88,48 @@ fn a_bad_file_among_several_is_counted_and_not_told_again() {
     );
     assert!(!of(1).contains("could not be read") && !of(3).contains("b is empty"));
     assert!(of(1).ends_with("interrupted: the same command continues from here"));
+}
+
+#[test]
+fn what_a_redis_has_and_tally_has_not_is_named_as_a_key_or_a_member() {
+    let (list, board) = (
+        entry("list", "l", &[]),
+        entry("zset", "b", &[b"\xfe", b"1"]),
+    );
+    let binary = "b (a member that is no UTF-8: fe)";
+    for (entries, summary) in [
+        (
+            vec![&list],
+            "1 key left out, such as: l (a list)".to_owned(),
+        ),
+        (
+            vec![&board],
+            format!("1 member left out, such as: {binary}"),
+        ),
+        (
+            vec![&list, &list, &board],
+            format!("2 keys and 1 member left out, such as: l (a list), l (a list), {binary}"),
+        ),
+    ] {
+        let mut values = Values::new("create", "");
+        for entry in entries {
+            values.entry(entry, 0);
+        }
+        let text = of_values(&values.carried, 0.5, Screen::default());
+        assert_eq!(text.lines().nth(1), Some(&*summary));
+    }
+}
+
+/// A key of a Redis with a page of members.
+fn entry(kind: &str, key: &str, members: &[&[u8]]) -> Entry {
+    let encoded = |bytes: &&[u8]| BASE64_STANDARD.encode(bytes);
+    Entry {
+        key: encoded(&key.as_bytes()),
+        kind: kind.to_owned(),
+        ttl_ms: -1,
+        value: None,
+        members: Some(members.iter().map(encoded).collect()),
+    }
 }
 
 #[test]

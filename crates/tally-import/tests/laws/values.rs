@@ -82,7 +82,7 @@ fn what_a_redis_holds_becomes_lines_with_the_time_that_is_left() {
         of("list", b"l", -1),
         of("string", b"\xff", -1),
         of("zset", b"b", 5),
-        page(&[b"ann", b"1.5", b"bob", b"2", b"\xfe", b"3", b"inf", b"inf"]),
+        page(&[b"ann", b"1.5", b"bob", b"2", b"\xfe", b"3"]),
     ] {
         values.entry(&entry, 1_000);
     }
@@ -112,9 +112,53 @@ fn what_a_redis_holds_becomes_lines_with_the_time_that_is_left() {
             "a list",
             "its name is no UTF-8: ff",
             "a member that is no UTF-8: fe",
-            "a member \"inf\" whose score is inf",
         ]
     );
+    assert_eq!(
+        (values.carried.left_out, values.carried.left_out_members),
+        (5, 1)
+    );
+}
+
+#[test]
+fn each_score_of_a_redis_is_one_of_a_board() {
+    let scores = [
+        ("inf", r#""inf""#),
+        ("-inf", r#""-inf""#),
+        ("2", "2"),
+        ("-0.5", "-0.5"),
+        ("1.7976931348623157e+308", "1.7976931348623157e+308"),
+        ("5e-324", "5e-324"),
+    ];
+    let encode = |text: &str| BASE64_STANDARD.encode(text);
+    let entry = |members: Option<Vec<String>>| Entry {
+        key: encode("b"),
+        kind: "zset".to_owned(),
+        ttl_ms: -1,
+        value: None,
+        members,
+    };
+    let mut values = Values::new("create", "");
+    values.entry(&entry(None), 0);
+    let pairs = scores
+        .iter()
+        .flat_map(|(score, _)| [encode(score), encode(score)]);
+    values.entry(&entry(Some(pairs.collect())), 0);
+    values.entry(&entry(Some(vec![encode("none"), encode("nan")])), 0);
+    let sent = bodies(&mut values, fine);
+    let lines: Vec<&str> = sent[0].1.lines().skip(1).collect();
+    let line = |(member, score): (&str, &str)| {
+        format!(r#"{{"board":"b","member":"{member}","score":{score}}}"#)
+    };
+    assert_eq!(lines, scores.map(line));
+    let left: Vec<&str> = values
+        .carried
+        .left_out_keys
+        .iter()
+        .map(|key| key.why.as_str())
+        .collect();
+    assert_eq!(left, ["a member \"none\" whose score is nan"]);
+    assert_eq!(values.carried.left_out_members, 1);
 }
 
 #[test]
