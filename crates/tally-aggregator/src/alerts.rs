@@ -110,21 +110,49 @@ impl Measured {
     }
 }
 
-/// Measures the subject of an alert. The measurement began at that time, unix milliseconds.
+/// When a measurement began, unix milliseconds, and the last second of its window, unix seconds.
+#[derive(Clone, Copy)]
+pub struct MeasureTime {
+    /// When it began.
+    pub begun_ms: i64,
+    /// The last second of its window.
+    pub window_end: i64,
+}
+
+impl MeasureTime {
+    fn window(self, measure: Measure) -> Option<Window> {
+        let seconds = measure.window_seconds()?;
+        Some(Window {
+            seconds: u64::try_from(seconds).unwrap_or_default(),
+            at: self.window_end,
+            now: self.begun_ms.div_euclid(1_000),
+        })
+    }
+
+    /// The moment that its number is of, unix milliseconds.
+    fn as_of_ms(self, measure: Measure) -> i64 {
+        match measure.window_seconds() {
+            Some(_) => (self.window_end + 1) * 1_000,
+            None => self.begun_ms,
+        }
+    }
+}
+
+/// Measures the subject of an alert.
 ///
 /// # Errors
 /// `Unavailable` where a root does not answer.
 pub fn measure_alert<'a>(
     host: &'a Host,
     alert: &'a Alert,
-    begun_ms: i64,
+    time: MeasureTime,
 ) -> LocalBoxFuture<'a, Result<Measured, Fault>> {
     Box::pin(async move {
         let measure = alert.condition.measure;
         match &alert.watched {
             Watched::Counter(counter) => {
-                let sums = [read(host, counter, measure, begun_ms).await?];
-                Ok(of_counters(&sums, measure, begun_ms))
+                let sums = [read(host, counter, measure, time).await?];
+                Ok(of_counters(&sums, measure, time))
             }
             Watched::Policy(policy) => {
                 let kinds: &[VerdictKind] = match measure {
@@ -135,11 +163,11 @@ pub fn measure_alert<'a>(
                 for kind in kinds {
                     let counter = verdicts(policy, *kind)
                         .ok_or_else(|| Fault::Broken("no such policy".to_owned()))?;
-                    sums.push(read(host, &counter, measure, begun_ms).await?);
+                    sums.push(read(host, &counter, measure, time).await?);
                 }
-                Ok(of_counters(&sums, measure, begun_ms))
+                Ok(of_counters(&sums, measure, time))
             }
-            Watched::Prefix(prefix) => of_prefix(host, prefix, measure, begun_ms).await,
+            Watched::Prefix(prefix) => of_prefix(host, prefix, measure, time.begun_ms).await,
         }
     })
 }
@@ -152,9 +180,9 @@ async fn read(
     host: &Host,
     counter: &CounterId,
     measure: Measure,
-    begun_ms: i64,
+    time: MeasureTime,
 ) -> Result<Summed, Fault> {
-    let window = window_of(measure, begun_ms);
+    let window = time.window(measure);
     let wanted = ReadParts {
         totals_only: !matches!(measure, Measure::UniquesIn(_)),
         is_passing: true,
@@ -169,26 +197,11 @@ async fn read(
     Ok((counter.clone(), sum))
 }
 
-fn window_of(measure: Measure, now_ms: i64) -> Option<Window> {
-    let now = now_ms.div_euclid(1_000);
-    match measure {
-        Measure::CountIn(seconds)
-        | Measure::UniquesIn(seconds)
-        | Measure::RefusedIn(seconds)
-        | Measure::AllowedPercentIn(seconds) => Some(Window {
-            seconds: seconds.into(),
-            at: now,
-            now,
-        }),
-        Measure::Value | Measure::RatePerMinute | Measure::Silence | Measure::Digest(_) => None,
-    }
-}
-
 /// The measure over several counters together. One that does not exist has counted nothing.
-fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
+fn of_counters(sums: &[Summed], measure: Measure, time: MeasureTime) -> Measured {
     let freshness = Freshness {
-        as_of_ms: begun_ms,
-        now_ms: begun_ms,
+        as_of_ms: time.begun_ms,
+        now_ms: time.begun_ms,
         fresh: true,
     };
     let counters: Vec<SummedCounter<'_>> = sums
@@ -222,7 +235,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
             Amount::Number(counted.fold(0, i64::saturating_add))
         }
         Measure::UniquesIn(_) => {
-            let window = window_of(measure, begun_ms);
+            let window = time.window(measure);
             let estimate = counters.first().and_then(|counter| counter.uniques(window));
             let estimate = estimate.map_or(0, |estimate| estimate.estimate);
             Amount::Number(i64::try_from(estimate).unwrap_or(i64::MAX))
@@ -240,7 +253,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
         }
         Measure::Silence => match there().map(last_write_ms).max() {
             Some(last_ms) if last_ms > i64::MIN => {
-                Amount::Number(begun_ms.saturating_sub(last_ms).max(0) / 1_000)
+                Amount::Number(time.begun_ms.saturating_sub(last_ms).max(0) / 1_000)
             }
             // Nothing was ever written; the time since then is unknown, so it counts from the first measurement.
             _ => Amount::Counted(0),
@@ -248,7 +261,7 @@ fn of_counters(sums: &[Summed], measure: Measure, begun_ms: i64) -> Measured {
     };
     Measured {
         amount,
-        as_of_ms: Some(begun_ms).filter(|_| missing.is_empty()),
+        as_of_ms: Some(time.as_of_ms(measure)).filter(|_| missing.is_empty()),
         is_exact: counters.iter().all(SummedCounter::is_exact)
             && !is_clamped
             && !matches!(measure, Measure::UniquesIn(_)),

@@ -44,7 +44,7 @@ mod read_options;
 mod snapshots;
 mod top;
 
-pub use self::alerts::{Measured, measure_alert, measure_digest};
+pub use self::alerts::{MeasureTime, Measured, measure_alert, measure_digest};
 pub use self::fleet::read_fleet;
 pub use self::read::{read_now, read_sketches, read_watched};
 use futures_util::future::LocalBoxFuture;

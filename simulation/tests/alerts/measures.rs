@@ -579,3 +579,55 @@ fn a_prefix_of_more_than_62_bits_is_not_silent_while_it_is_written() {
     world.run_for_ms(500_000);
     assert_eq!(receiver.states(), ["firing"]);
 }
+
+/// Runs until this many milliseconds of the current or the next second are over.
+fn run_to_phase(world: &World, phase_ms: i64) {
+    let wait_ms = (phase_ms - world.now_ms()).rem_euclid(1_000);
+    world.run_for_ms(wait_ms.unsigned_abs());
+}
+
+#[test]
+fn what_counts_just_after_a_measurement_is_in_a_window() {
+    let (world, _, client, receiver) = service(300);
+    run_to_phase(&world, 50);
+    let when = json!({"count_in": {"seconds": 60, "above": 10}});
+    put(&world, &client, "burst", &alert("counter", "burst", &when));
+    for part in 0..10 {
+        // The first is after the measurement, and within its second.
+        run_to_phase(&world, 450 + 50 * part);
+        add(&world, &client, "burst", 1_000);
+        world.run_for_ms(130_000);
+        let fired = receiver
+            .states()
+            .iter()
+            .filter(|state| *state == "firing")
+            .count();
+        assert_eq!(i64::try_from(fired), Ok(part + 1), "{part}");
+        let value = receiver.got()[usize::try_from(part).expect("small") * 2].json["value"].clone();
+        assert_eq!(value, 1_000);
+    }
+}
+
+#[test]
+fn a_steady_count_is_the_same_in_every_window() {
+    let (world, _, client, receiver) = service(301);
+    run_to_phase(&world, 450);
+    add(&world, &client, "steady", 1);
+    world.run_for_ms(59_000);
+    run_to_phase(&world, 50);
+    for (name, bound) in [("few", json!({"below": 1})), ("many", json!({"above": 1}))] {
+        let mut when = json!({"count_in": {"seconds": 60}});
+        for (key, value) in bound.as_object().expect("an object") {
+            when["count_in"][key] = value.clone();
+        }
+        put(&world, &client, name, &alert("counter", "steady", &when));
+    }
+    run_to_phase(&world, 450);
+    let begun_ms = world.now_ms();
+    for minute in 1..40 {
+        add(&world, &client, "steady", 1);
+        let wait_ms = begun_ms + minute * 60_000 - world.now_ms();
+        world.run_for_ms(wait_ms.unsigned_abs());
+    }
+    assert_eq!(receiver.states(), [""; 0], "{:?}", receiver.got());
+}

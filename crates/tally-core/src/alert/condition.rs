@@ -26,6 +26,19 @@ pub enum Measure {
     Digest(u32),
 }
 
+impl Measure {
+    /// The seconds of its window, if it has one.
+    pub fn window_seconds(self) -> Option<i64> {
+        match self {
+            Self::CountIn(seconds)
+            | Self::UniquesIn(seconds)
+            | Self::RefusedIn(seconds)
+            | Self::AllowedPercentIn(seconds) => Some(seconds.into()),
+            Self::Value | Self::RatePerMinute | Self::Silence | Self::Digest(_) => None,
+        }
+    }
+}
+
 /// A measure and its thresholds. It is over if the number is above `above` or below `below`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {

@@ -1,7 +1,8 @@
 //! The record of an alert: its state, its incident, and the notices that its receiver got.
 //!
 //! Invariants: an incident begins with the reading that makes the alert fire and ends with the first reading that is
-//! within. A reading that lacks the deciding part begins and ends no incident. The receiver gets "firing" before
+//! within. Windows have full seconds that are over, and each begins at the latest where the last one ended: every count
+//! is in one. A reading that lacks the deciding part begins and ends no incident. The receiver gets "firing" before
 //! "resolved", each once per incident. A silenced alert sends nothing. When the silence ends, it sends its state at
 //! that time.
 
@@ -16,6 +17,10 @@ pub const EVERY_MS: i64 = 60_000;
 
 /// The interval while it is near a threshold, or over it and not yet firing, milliseconds.
 pub const NEAR_EVERY_MS: i64 = 10_000;
+
+/// A window may end this much later than the newest full second, so that it begins where the last one ended. The next
+/// measurement is earlier by as much.
+const LATE_SECONDS_MAX: i64 = 30;
 
 /// The state of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +76,9 @@ pub struct AlertRecord {
     /// The end of the last day or week that a digest was sent of, or when the alert was made, unix milliseconds.
     #[serde(default)]
     digested_ms: i64,
+    /// The last second of the last window that was measured, unix seconds; 0 before that.
+    #[serde(default)]
+    window_end: i64,
 }
 
 impl AlertRecord {
@@ -86,6 +94,34 @@ impl AlertRecord {
             reading: Reading::unknown("it was not measured yet"),
             samples: RateSamples::default(),
             digested_ms: now_ms,
+            window_end: 0,
+        }
+    }
+
+    /// The last second of the window that a measurement at this time is about, unix seconds: the newest that is over.
+    /// If a window up to there would leave out seconds after the last window, it ends earlier. After a longer pause the
+    /// seconds in between are left out.
+    pub fn next_window_end(&self, now_ms: i64, measure: Measure) -> i64 {
+        let newest = last_full_second(now_ms);
+        let seconds = measure.window_seconds().unwrap_or_default();
+        let contiguous = self.window_end.saturating_add(seconds);
+        match (0..=LATE_SECONDS_MAX).contains(&(newest - contiguous)) {
+            true => contiguous,
+            false => newest,
+        }
+    }
+
+    /// Records that the window up to this second was measured.
+    pub fn record_window(&mut self, end: i64) {
+        self.window_end = end;
+    }
+
+    /// How much the window of a measurement at this time ended before the newest full second, milliseconds.
+    fn window_lag_ms(&self, at_ms: i64, measure: Measure) -> i64 {
+        let lag = last_full_second(at_ms) - self.window_end;
+        match measure.window_seconds() {
+            Some(_) if (0..=LATE_SECONDS_MAX).contains(&lag) => lag * 1_000,
+            _ => 0,
         }
     }
 
@@ -200,11 +236,17 @@ impl AlertRecord {
             AlertState::Ok | AlertState::Firing if is_near => NEAR_EVERY_MS,
             _ => EVERY_MS,
         };
-        let next_ms = at_ms + every_ms;
+        let lag_ms = self.window_lag_ms(at_ms, condition.measure);
+        let next_ms = at_ms + (every_ms - lag_ms).max(NEAR_EVERY_MS);
         match self.silenced_until_ms(at_ms) {
             // When the silence ends, the state at that time is sent.
             Some(until_ms) => next_ms.min(until_ms),
             None => next_ms,
         }
     }
+}
+
+/// The newest second that is over, unix seconds.
+fn last_full_second(now_ms: i64) -> i64 {
+    now_ms.div_euclid(1_000) - 1
 }

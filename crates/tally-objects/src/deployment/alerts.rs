@@ -16,6 +16,7 @@ use super::alert_store::{AlertStore, StoredAlert};
 use super::gifts::{GiftKind, GiftStore};
 use crate::archive::import_steps::ImportSteps;
 use crate::directory::alarm::Alarm;
+use tally_aggregator::MeasureTime;
 use tally_api::access::Caller;
 use tally_api::alerts::request::request_of;
 use tally_core::alert::backoff::{ANSWER_MS_MAX, GIVEN_UP_AFTER_MS, wait_ms};
@@ -352,7 +353,12 @@ impl Alerts {
         if let Measure::Digest(seconds) = before.alert.condition.measure {
             return self.digest(name, before, seconds).await;
         }
-        let measuring = tally_aggregator::measure_alert(&self.host, &before.alert, begun_ms);
+        let measure = before.alert.condition.measure;
+        let time = MeasureTime {
+            begun_ms,
+            window_end: before.record.next_window_end(begun_ms, measure),
+        };
+        let measuring = tally_aggregator::measure_alert(&self.host, &before.alert, time);
         let measured = self.host.within_ms(MEASURE_MS_MAX, measuring).await;
         // Changes made meanwhile take precedence.
         let Some(mut stored) = self.store.get(name)? else {
@@ -364,7 +370,10 @@ impl Alerts {
         let now_ms = self.host.now_ms();
         let (alert, record) = (&stored.alert, &mut stored.record);
         let reading = match measured {
-            Some(Ok(measured)) => measured.reading(alert, &mut record.samples, begun_ms),
+            Some(Ok(measured)) => {
+                record.record_window(time.window_end);
+                measured.reading(alert, &mut record.samples, begun_ms)
+            }
             Some(Err(fault)) => Reading::unknown(fault.to_string()),
             None => Reading::unknown("the counters did not answer in time"),
         };
