@@ -59,6 +59,8 @@ fn an_alert_fires_and_is_resolved_once() {
     assert_eq!(receiver.states(), ["firing", "resolved"]);
     let got = receiver.got();
     assert_eq!(got[0].incident(), got[1].incident());
+    let shown = get(&world, &client, "/alerts/many");
+    assert_eq!(got[1].json["changed_at"], shown["changed_at"]);
     assert_ne!(got[0].id, got[1].id);
     assert_eq!(got[1].json["value"], 6);
     add(&world, &client, "orders", 50);

@@ -566,7 +566,7 @@ fn delivery_of(name: &AlertName, stored: &StoredAlert, notice: Notice, now_ms: i
     let event = AlertEvent {
         kind,
         incident: incident.id,
-        since_ms: incident.since_ms,
+        since_ms: stored.record.since_ms,
         alert: stored.alert.clone(),
         reading: stored.record.reading.clone(),
         digest: None,
