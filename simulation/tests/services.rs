@@ -1,5 +1,6 @@
 //! Whole services, and the platform in memory that carries them. One program: each more would be linked anew.
 
+mod administration;
 mod alerts;
 mod boards;
 mod builds;

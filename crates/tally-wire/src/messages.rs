@@ -82,11 +82,11 @@ pub use cell::{
 pub use converge::{AskGrant, PushView, ReportLead, ViewAnswer, ViewOf, WatchLead};
 pub use deployment::{
     AddAuditEntry, AlertDetails, AlertPutOutcome, AllAlerts, AllDeliveries, AskFleet, CallAudited,
-    CountsTaken, DeleteAlert, DeleteShare, DeliveriesListed, DeliveriesOf, EndAlerts, FindApiKey,
-    FindHeldKey, FleetOf, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries,
-    ListDeliveries, ListKeys, ListShares, MakeKey, PutAlert, PutShare, ReplaceKey, ReportCounts,
-    ReportSizes, RevokeKey, Revoked, RotateKey, Secrets, SharePut, SilenceAlert, TestAlert, UseKey,
-    WakePush,
+    CountsTaken, DeleteAlert, DeleteShare, DeliveriesListed, DeliveriesOf, EffectiveKeys,
+    EndAlerts, FindApiKey, FindHeldKey, FleetOf, GetAlert, GetSecrets, GetShare, ListAlerts,
+    ListAuditEntries, ListDeliveries, ListKeys, ListShares, MakeKey, PutAlert, PutShare,
+    ReplaceKey, ReportCounts, ReportSizes, RevokeKey, Revoked, RotateKey, Secrets, SharePut,
+    SilenceAlert, TestAlert, UseKey, WakePush,
 };
 pub use explain::{Explain, Explained, InboxTrace, LeadTrace, ReadTrace};
 pub use fault::{Fault, decode, encode, later};

@@ -46,6 +46,7 @@ macro_rules! each_call {
             ReplaceKey "/key-replace"
             RevokeKey "/key-revoke"
             ListKeys "/key-list"
+            EffectiveKeys "/key-effective"
             AddAuditEntry "/act-note"
             CallAudited "/act-do"
             ListAuditEntries "/act-list"

@@ -165,7 +165,13 @@ impl Caller {
             (CallerKind::Public { .. }, None) => {
                 unauthorized(format!("send a key with scope `{scope}`"))
             }
-            _ => Problem::new(Code::Forbidden, format!("this key has no scope `{scope}`")),
+            _ => {
+                let why = self.narrowing();
+                Problem::new(
+                    Code::Forbidden,
+                    format!("this key has no scope `{scope}`{why}"),
+                )
+            }
         })
     }
 
@@ -215,6 +221,16 @@ impl Caller {
         }
     }
 
+    /// The end of a refusal: whether a key above the caller's takes rights from it.
+    fn narrowing(&self) -> &'static str {
+        match self.holder() {
+            Some(holder) if holder.inheritance.is_narrowed => {
+                ": a key above it has fewer rights than this key was given, and bounds it"
+            }
+            _ => "",
+        }
+    }
+
     fn may_on(&self, scope: Scope, target: Target<'_>) -> Result<(), Problem> {
         let mut grants = self.grants().iter();
         if matches!(self.0, CallerKind::Anyone) || grants.any(|grant| grant.covers(scope, target)) {
@@ -246,7 +262,10 @@ impl Caller {
             CallerKind::KeyHolder { .. } | CallerKind::Share { .. } | CallerKind::Anyone => {
                 Problem::new(
                     Code::Forbidden,
-                    format!("this key has no scope `{scope}` for {whom}"),
+                    format!(
+                        "this key has no scope `{scope}` for {whom}{}",
+                        self.narrowing()
+                    ),
                 )
             }
         })

@@ -30,7 +30,7 @@ use tally_host::{Host, State};
 use tally_shared::call;
 use tally_shared::partitions::ask_some;
 use tally_wire::messages::{
-    EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
+    EffectiveKeys, EndAlerts, Fault, FindApiKey, ListKeys, MakeKey, ReplaceKey, RevokeKey, UseKey,
 };
 use tally_wire::names::DIRECTORY_PARTITIONS;
 use tally_wire::names::alert::AlertName;
@@ -277,6 +277,8 @@ pub async fn list(context: &RequestContext, caller: &Caller) -> Result<Answer, P
     let has_more = keys.len() > keys_max;
     keys.truncate(keys_max);
     let cursor = keys.last().filter(|_| has_more).map(|(id, _)| *id);
+    let ids = keys.iter().map(|(id, _)| *id).collect();
+    let keys = call(&context.host, &EffectiveKeys { ids }).await?;
     let json = keys_json(&keys, cursor, context.host.now_ms());
     Ok(Answer::json(json))
 }
@@ -318,9 +320,17 @@ async fn own_to_change(
 /// `key-not-found`, `forbidden`, `unavailable`.
 pub async fn get(context: &RequestContext, caller: &Caller, id: KeyId) -> Result<Answer, Problem> {
     Query::parse(context.query(), &[])?;
-    let HeldKey { key, .. } = own(context, caller, id).await?;
+    own(context, caller, id).await?;
+    let key = effective(context, id).await?;
     let json = key_json(id, &key, None, context.host.now_ms());
     Ok(Answer::json(json))
+}
+
+/// A key with the end and the rights that the keys above it leave.
+async fn effective(context: &RequestContext, id: KeyId) -> Result<ApiKey, Problem> {
+    let keys = call(&context.host, &EffectiveKeys { ids: vec![id] }).await?;
+    let key = keys.into_iter().next();
+    key.map(|(_, key)| key).ok_or_else(missing)
 }
 
 /// Changes the present key, also if others change it at the same time.
@@ -356,7 +366,7 @@ pub async fn change(
     Query::parse(context.query(), &[])?;
     let body = body::read_small(context).await?;
     let change: KeyChange = parse_change(&body, context.host.now_ms())?;
-    let key = replace(context, caller, id, |held| {
+    let changed = replace(context, caller, id, |held| {
         let mut changed = held.key.clone();
         change.apply(&mut changed);
         // What a key gives away ends with it: rights that it adds to a key that is not below it would not.
@@ -368,6 +378,8 @@ pub async fn change(
         Ok(changed)
     })
     .await?;
+    // The change is stored, whether or not it can be read again.
+    let key = effective(context, id).await.unwrap_or(changed);
     let json = key_json(id, &key, None, context.host.now_ms());
     Ok(Answer::json(json))
 }
@@ -397,6 +409,7 @@ pub async fn rotate(
         Ok(key)
     })
     .await?;
+    let key = effective(context, id).await.unwrap_or(key);
     let json = key_json(id, &key, Some(&token), now_ms);
     Ok(Answer::json(json))
 }

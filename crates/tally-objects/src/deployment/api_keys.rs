@@ -13,8 +13,8 @@ use crate::kit::store::{Store, integer, text};
 use tally_host::Host;
 use tally_host::object::SqlValue;
 use tally_wire::messages::{
-    Fault, FindApiKey, FindHeldKey, GetShare, ListKeys, MakeKey, PutShare, ReplaceKey, RevokeKey,
-    Revoked, SharePut, UseKey,
+    EffectiveKeys, Fault, FindApiKey, FindHeldKey, GetShare, ListKeys, MakeKey, PutShare,
+    ReplaceKey, RevokeKey, Revoked, SharePut, UseKey,
 };
 use tally_wire::rights::{
     ApiKey, Gift, Giver, HeldKey, HeldShare, KEY_DEPTH_MAX, KEYS_MAX, KeyId, KeyMade, Room,
@@ -204,6 +204,15 @@ impl KeyStore {
         };
         let key = self.get(find.id)?;
         Ok(key.map(|key| HeldKey { key, inheritance }))
+    }
+
+    /// Reads keys with the end and the rights that the keys above them leave.
+    pub(crate) fn effective(&self, keys: &EffectiveKeys) -> Result<Vec<(KeyId, ApiKey)>, Fault> {
+        let mut effective = Vec::with_capacity(keys.ids.len());
+        for id in &keys.ids {
+            effective.extend(self.inherited(*id)?.map(|held| (*id, held.key)));
+        }
+        Ok(effective)
     }
 
     /// Replaces a key, unless it has changed since it was read. Returns whether it was replaced.

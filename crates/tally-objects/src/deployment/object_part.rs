@@ -20,10 +20,10 @@ use tally_host::object::{IncomingCall, Object, Reply};
 use tally_wire::audit::AuditEntry;
 use tally_wire::fleet::FleetPart;
 use tally_wire::messages::{
-    AddAuditEntry, DeleteAlert, DeleteShare, DeliveriesOf, EndAlerts, Fault, FindApiKey,
-    FindHeldKey, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries, ListDeliveries,
-    ListKeys, ListShares, MakeKey, PutAlert, PutShare, ReplaceKey, ReportCounts, RevokeKey,
-    RotateKey, Secrets, SilenceAlert, TestAlert, UseKey, WakePush,
+    AddAuditEntry, DeleteAlert, DeleteShare, DeliveriesOf, EffectiveKeys, EndAlerts, Fault,
+    FindApiKey, FindHeldKey, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries,
+    ListDeliveries, ListKeys, ListShares, MakeKey, PutAlert, PutShare, ReplaceKey, ReportCounts,
+    RevokeKey, RotateKey, Secrets, SilenceAlert, TestAlert, UseKey, WakePush,
 };
 
 /// The tables of the deployment in one partition.
@@ -75,6 +75,7 @@ impl Deployment {
             ReplaceKey => message.and_then(|message| self.keys.replace(&message)),
             RevokeKey => message.and_then(|message| self.keys.revoke(&message)),
             ListKeys => message.and_then(|message| self.keys.list(&message)),
+            EffectiveKeys => message.and_then(|message| self.keys.effective(&message)),
             AddAuditEntry => message.and_then(|AddAuditEntry { entry, account }| {
                 self.audit_log.record(&entry, &account)
             }),

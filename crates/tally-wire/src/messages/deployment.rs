@@ -12,8 +12,8 @@ pub use alert::{
     TestAlert,
 };
 pub use api_key::{
-    AddAuditEntry, CallAudited, FindApiKey, FindHeldKey, ListAuditEntries, ListKeys, MakeKey,
-    ReplaceKey, RevokeKey, Revoked, UseKey,
+    AddAuditEntry, CallAudited, EffectiveKeys, FindApiKey, FindHeldKey, ListAuditEntries, ListKeys,
+    MakeKey, ReplaceKey, RevokeKey, Revoked, UseKey,
 };
 pub use fleet::{AskFleet, CountsTaken, FleetOf, ReportCounts, ReportSizes, WakePush};
 pub use secrets::{GetSecrets, RotateKey, Secrets};

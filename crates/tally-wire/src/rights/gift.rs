@@ -96,6 +96,9 @@ pub struct Inheritance {
     pub above: Vec<KeyId>,
     /// The budgets of those keys.
     pub budgets: Vec<KeyBudget>,
+    /// Whether a key above it takes scopes or prefixes from it.
+    #[serde(default)]
+    pub is_narrowed: bool,
 }
 
 /// A key as it is good now, and what it inherits.
@@ -183,6 +186,7 @@ pub fn held(id: KeyId, mut key: ApiKey, above: &[(KeyId, ApiKey)], root: &Gift) 
         Some((narrow, _)) if !root.is_narrow => narrow.to_string(),
         _ => root.account.clone(),
     };
+    let given = (key.scopes.clone(), key.prefixes.clone());
     for (id, giver) in above {
         narrow(&mut key, giver);
         inheritance.above.push(*id);
@@ -192,6 +196,7 @@ pub fn held(id: KeyId, mut key: ApiKey, above: &[(KeyId, ApiKey)], root: &Gift) 
         key.expires_ms = earlier(key.expires_ms, *expires_ms);
         inheritance.budgets.extend(budget.clone());
     }
+    inheritance.is_narrowed = given != (key.scopes.clone(), key.prefixes.clone());
     HeldKey { key, inheritance }
 }
 

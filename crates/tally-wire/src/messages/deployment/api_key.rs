@@ -12,6 +12,7 @@ calls! {
     UseKey => Option<HeldKey>, "/key-use", |_| Address::Directory(0);
     FindApiKey => Option<HeldKey>, "/key-find", |_| Address::Directory(0);
     FindHeldKey => Option<HeldKey>, "/key-held", |_| Address::Directory(0);
+    EffectiveKeys => Vec<(KeyId, ApiKey)>, "/key-effective", |_| Address::Directory(0);
     ReplaceKey => bool, "/key-replace", |_| Address::Directory(0);
     RevokeKey => Revoked, "/key-revoke", |_| Address::Directory(0);
     ListKeys => Vec<(KeyId, ApiKey)>, "/key-list", |_| Address::Directory(0);
@@ -52,6 +53,14 @@ pub struct FindApiKey {
 pub struct FindHeldKey {
     /// Its id.
     pub id: KeyId,
+}
+
+/// Edge → partition 0: keys with the end and the rights that the keys above them leave, also after their end. Keys that
+/// do not exist are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectiveKeys {
+    /// Their ids, at most as many as a list has.
+    pub ids: Vec<KeyId>,
 }
 
 /// Edge → partition 0: replaces a key, unless its revision has changed. The answer says whether it was replaced.

@@ -1,0 +1,131 @@
+//! Keys, their budgets and the audit log, in whole services.
+
+use serde_json::{Value, json};
+use tally_simulation::{Answer, ClientRequest, Options, Role, Site, World, deployed};
+use tally_wire::names::KEYS;
+
+/// The configured keys of the service.
+const ALL: &str = "key-of-all-that-is-long-enough";
+const NARROW: &str = "key-of-narrow-that-is-long-enough";
+
+/// A service with keys.
+struct Service {
+    world: World,
+    site: Site,
+}
+
+impl Service {
+    fn new(seed: u64) -> Self {
+        let world = deployed(seed, Options::default());
+        let site = world.site("FRA", 1);
+        let keys = json!({"keys": [
+            {"name": "all", "key": ALL, "scopes": ["read", "write", "admin"], "prefixes": ["", "limits/"]},
+            {"name": "narrow", "key": NARROW, "scopes": ["read", "write", "admin"], "prefix": "au"},
+        ]});
+        world.set(KEYS, Some(&keys.to_string()));
+        world.set("TALLY_REDIS", Some("1"));
+        world.crash_isolates(Role::Edge, site);
+        Self { world, site }
+    }
+
+    fn send(&self, key: &str, request: ClientRequest) -> Answer {
+        let client = self.world.client(self.site).with_key(key);
+        self.world.run(client.ask(request)).expect("no fault")
+    }
+
+    fn ask(&self, key: &str, method: &str, path: &str, body: &Value) -> Answer {
+        let mut request = ClientRequest::new(method, path);
+        if !body.is_null() {
+            request = request.json(body.to_string());
+        }
+        self.send(key, request)
+    }
+
+    fn well(&self, key: &str, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.ask(key, method, path, body);
+        assert!(answer.status < 300, "{method} {path}: {}", answer.text());
+        answer.json()
+    }
+
+    fn make(&self, key: &str, mut body: Value) -> (String, String) {
+        body["name"] = "made".into();
+        let made = self.well(key, "POST", "/keys", &body);
+        let text = |name: &str| made[name].as_str().expect("a text").to_owned();
+        (text("id"), text("key"))
+    }
+
+    /// The newest entries of the audit log, the newest last: call, target, outcome and status.
+    fn audit(&self, count: usize) -> Vec<[String; 4]> {
+        let entries = self.well(ALL, "GET", &format!("/audit?limit={count}"), &Value::Null);
+        let entries = entries["entries"].as_array().expect("entries").iter().rev();
+        let entry = |entry: &Value| {
+            ["call", "target", "outcome", "status"].map(|name| match &entry[name] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            })
+        };
+        entries.map(entry).collect()
+    }
+}
+
+#[test]
+fn a_key_shows_the_rights_that_the_keys_above_it_leave_it() {
+    let service = Service::new(1);
+    let (parent, parent_key) = service.make(
+        ALL,
+        json!({"scopes": ["read", "write", "admin"], "prefixes": ["p/", "q/"]}),
+    );
+    let (child, child_key) = service.make(
+        &parent_key,
+        json!({"scopes": ["read", "write"], "prefixes": ["p/", "q/"]}),
+    );
+    let key = |id: &str| service.well(ALL, "GET", &format!("/keys/{id}"), &Value::Null);
+    assert_eq!(key(&child)["prefixes"], json!(["p/", "q/"]));
+    let end = service.world.now_ms() / 1_000 + 3_600;
+    let narrower = json!({"prefixes": ["p/x/"], "expires_at": end});
+    service.well(ALL, "PATCH", &format!("/keys/{parent}"), &narrower);
+    service.world.run_for_ms(31_000);
+    let refused = service.ask(&child_key, "GET", "/counters/q%2F1", &Value::Null);
+    let detail = refused.json()["detail"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
+    assert_eq!(refused.status, 403, "{detail}");
+    assert!(detail.contains("a key above it"), "{detail}");
+    let listed = service.well(ALL, "GET", "/keys", &Value::Null);
+    let listed = listed["entries"].as_array().expect("keys").iter();
+    let listed = listed.filter(|key| key["id"] == child.as_str()).cloned();
+    let renamed = service.well(
+        ALL,
+        "PATCH",
+        &format!("/keys/{child}"),
+        &json!({"name": "new"}),
+    );
+    for shown in listed.chain([key(&child), renamed]) {
+        assert_eq!(shown["scopes"], json!(["read", "write"]));
+        assert_eq!(shown["prefixes"], json!(["p/x/"]));
+        assert_eq!(shown["expires_at"], end * 1_000);
+    }
+    // What was taken comes back with the rights of the key above.
+    service.well(
+        ALL,
+        "PATCH",
+        &format!("/keys/{parent}"),
+        &json!({"prefixes": ["p/", "q/"]}),
+    );
+    assert_eq!(key(&child)["prefixes"], json!(["p/", "q/"]));
+    service.well(
+        ALL,
+        "PATCH",
+        &format!("/keys/{parent}"),
+        &json!({"scopes": ["read"]}),
+    );
+    assert_eq!(key(&child)["scopes"], json!([]));
+    service.world.run_for_ms(31_000);
+    let refused = service.ask(&child_key, "GET", "/counters?prefix=p%2F", &Value::Null);
+    assert!(
+        refused.text().contains("a key above it"),
+        "{}",
+        refused.text()
+    );
+}
