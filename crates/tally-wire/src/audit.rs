@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::problem::Problem;
 use crate::rights::KeyId;
 
 /// How long an entry is kept: 400 days.
@@ -30,12 +29,12 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// The outcome of a call with this answer.
-    pub fn of<T>(answer: &Result<T, Problem>) -> Self {
-        match answer {
-            Ok(_) => Self::Done,
-            Err(problem) if problem.code().status() < 500 => Self::Refused(problem.code().status()),
-            Err(_) => Self::Unknown,
+    /// The outcome of a call with an answer of this status.
+    pub const fn of(status: u16) -> Self {
+        match status {
+            0..400 => Self::Done,
+            400..500 => Self::Refused(status),
+            _ => Self::Unknown,
         }
     }
 

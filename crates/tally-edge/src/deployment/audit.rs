@@ -121,7 +121,11 @@ pub async fn carry<C: Call>(context: &RequestContext, message: &C) -> Result<C::
 
 /// Writes the outcome of the present entry.
 pub async fn end(context: &RequestContext, answer: &Result<Answer, Problem>) {
-    end_as(context, CallOutcome::of(answer)).await;
+    let status = match answer {
+        Ok(answer) => answer.status(),
+        Err(problem) => problem.code().status(),
+    };
+    end_as(context, CallOutcome::of(status)).await;
 }
 
 /// As [`end`], for a call without such an answer.

@@ -184,6 +184,11 @@ impl Answer {
         }
     }
 
+    /// Its status.
+    pub const fn status(&self) -> u16 {
+        self.status
+    }
+
     /// Another status.
     pub fn with_status(self, status: u16) -> Self {
         Self { status, ..self }
