@@ -129,3 +129,67 @@ fn a_key_shows_the_rights_that_the_keys_above_it_leave_it() {
         refused.text()
     );
 }
+
+#[test]
+fn the_log_says_what_a_call_did_and_to_what() {
+    let service = Service::new(2);
+    service.well(ALL, "PUT", "/boards/au", &json!({}));
+    let refused = service.send(
+        ALL,
+        ClientRequest::new("POST", "/import").body(b"nothing\n".to_vec()),
+    );
+    assert_eq!(refused.status, 400);
+    let texts = |entry: [&str; 4]| entry.map(str::to_owned);
+    assert_eq!(
+        service.audit(1),
+        [texts(["POST /import", "", "refused", "400"])]
+    );
+    let of = |path: &str, body: Value| service.ask(ALL, "POST", path, &body);
+    of("/repair", json!({"prefix": "a/", "dry_run": true}));
+    of(
+        "/snapshots/2026-01-01/restore",
+        json!({"prefix": "a/", "dry_run": true}),
+    );
+    assert_eq!(
+        service.audit(1)[0][0],
+        "POST /import",
+        "dry runs change nothing"
+    );
+    of("/repair", json!({"prefix": "a/"}));
+    of("/repair", json!({"counter": "a/1"}));
+    of(
+        "/snapshots/2026-01-01/restore",
+        json!({"prefix": "a/", "mode": "replace"}),
+    );
+    service.ask(ALL, "DELETE", "/boards/au/members/z%2Fz", &Value::Null);
+    let targets: Vec<String> = service
+        .audit(4)
+        .into_iter()
+        .map(|[_, target, ..]| target)
+        .collect();
+    assert_eq!(targets, ["a/", "a/1", "2026-01-01 replace a/", "au/z/z"]);
+}
+
+#[test]
+fn a_flush_is_logged_by_its_name_also_if_it_is_refused() {
+    let service = Service::new(3);
+    let flush =
+        |key: &str, command: &str| service.ask(key, "POST", "/redis", &json!([command])).text();
+    let refused = flush(NARROW, "FLUSHALL");
+    assert!(refused.contains("NOPERM"), "{refused}");
+    flush(ALL, "flushdb");
+    flush(ALL, "FLUSHALL");
+    let logged = service.audit(3);
+    let logged: Vec<String> = logged
+        .into_iter()
+        .map(|entry| entry[1..].join(" "))
+        .collect();
+    assert_eq!(
+        logged,
+        [
+            "FLUSHALL refused 403",
+            "FLUSHDB done null",
+            "FLUSHALL done null"
+        ]
+    );
+}

@@ -35,6 +35,18 @@ pub struct RepairRequest {
 }
 
 #[derive(Deserialize)]
+impl RepairRequest {
+    /// What it changes, for the audit log; `None` where nothing may be changed.
+    pub fn target(&self) -> Option<String> {
+        let target = match &self.extent {
+            Extent::Counter(counter) => counter.as_str().to_owned(),
+            Extent::Prefix(prefix, _) | Extent::Objects(prefix, _) => prefix.clone(),
+            Extent::Object(object) => object.to_string(),
+        };
+        Some(target).filter(|_| !self.is_dry)
+    }
+}
+
 #[serde(deny_unknown_fields)]
 struct Wire {
     counter: Option<String>,

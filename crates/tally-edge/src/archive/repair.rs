@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::import::Import;
 use super::repair_objects;
+use crate::deployment::audit;
 use crate::kit::body;
 use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
@@ -46,7 +47,9 @@ const CELLS_AT_ONCE: usize = 16;
 /// # Errors
 /// `invalid-json`, `unknown-field`, `invalid-body`, `invalid-id`, `unavailable`.
 pub async fn repair(context: &RequestContext) -> Result<Answer, Problem> {
-    let RepairRequest { extent, is_dry } = parse_repair(&body::read_small(context).await?)?;
+    let request = parse_repair(&body::read_small(context).await?)?;
+    audit::act(context, request.target().as_deref()).await;
+    let RepairRequest { extent, is_dry } = request;
     let host = &context.host;
     let known = ask_all(host, |partition| ListDatacenters { partition }).await;
     let mut datacenters: BTreeSet<Datacenter> = [context.datacenter()].into();

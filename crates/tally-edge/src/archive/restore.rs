@@ -56,7 +56,9 @@ pub async fn restore(
     let day = parse_date(date)?;
     let restore = Restore::parse(&body::read_small(context).await?)?;
     caller.may(Scope::Admin, &restore.prefix)?;
-    audit::about(context, &restore.prefix);
+    let (mode, prefix) = (restore.mode.name(), &restore.prefix);
+    let target = format!("{} {mode} {prefix}", date_of(day));
+    audit::act(context, (!restore.is_dry).then_some(&target)).await;
     let key = RequestKey::of(context, caller).await?;
     let work = Work {
         context,

@@ -180,7 +180,8 @@ pub async fn write(
     let action = parse_write(&body, context.host.now_ms())?;
     if matches!(action, MemberAction::Hide(_)) {
         caller.may(Scope::Admin, board.as_str())?;
-        audit::begin_named(context, caller, HIDE, board.as_str(), false).await;
+        let target = [board.as_str(), "/", name.as_str()].concat();
+        audit::begin_named(context, caller, HIDE, &target, false).await;
     }
     let key = RequestKey::of(context, caller).await?;
     let once = key.map(|key| {

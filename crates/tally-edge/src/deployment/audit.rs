@@ -15,6 +15,7 @@ use tally_wire::audit::{AuditEntry, CallOutcome};
 use tally_wire::messages::{AddAuditEntry, Call, CallAudited, Fault, ListAuditEntries, encode};
 use tally_wire::problem::Problem;
 use tally_wire::rights::Scope;
+use tally_wire::segment::decode_segment;
 
 /// How long a call waits for the log, milliseconds.
 const LOG_MS_MAX: u64 = 1_000;
@@ -39,9 +40,20 @@ const fn is_kept_beside_the_log(name: RouteName) -> bool {
     )
 }
 
-/// The target of a call: the id, the prefix or the name in its path.
-fn target_of(context: &RequestContext, right: &Right<'_>) -> String {
-    match right {
+/// Whether the entry is written by [`act`], once the body says what the call does. Its dry run changes nothing, and has
+/// no entry.
+const fn has_dry_run(name: RouteName) -> bool {
+    matches!(name, RouteName::Restore | RouteName::Repair)
+}
+
+/// The target of a call: the id, the prefix or the name in its path. For a member, that of its board and its own.
+fn target_of(context: &RequestContext, route: &Route) -> String {
+    match &route.right() {
+        Right::Counter(_, board) if route.name() == RouteName::RemoveMember => {
+            let member = context.path().split('/').nth(4).unwrap_or_default();
+            let member = decode_segment(member).unwrap_or_default();
+            [board, "/", member.as_str()].concat()
+        }
         Right::Counter(_, target) if !target.is_empty() => (*target).to_owned(),
         Right::Limit(_, policy, None) => policy.as_str().to_owned(),
         Right::Limit(_, policy, Some(key)) => [policy.as_str(), "/", key.as_str()].concat(),
@@ -61,14 +73,14 @@ pub fn is_logged(caller: &Caller, route: &Route) -> bool {
 
 /// Writes the entry of a call that must be logged, before it is done.
 pub async fn begin(context: &RequestContext, caller: &Caller, route: &Route) {
-    let (right, name) = (route.right(), route.name());
-    let target = target_of(context, &right);
+    let name = route.name();
+    let target = target_of(context, route);
     begin_named(
         context,
         caller,
         name.call(),
         &target,
-        is_kept_beside_the_log(name),
+        is_kept_beside_the_log(name) || has_dry_run(name),
     )
     .await;
 }
@@ -94,6 +106,19 @@ pub async fn begin_named(
 /// Sets the target of the present entry, once that is known.
 pub fn about(context: &RequestContext, target: &str) {
     context.change_audit_entry(|entry| entry.target = target.to_owned());
+}
+
+/// Writes the entry of a call with a dry run, now that its target is known; without a target, the call is a dry run and
+/// has no entry.
+pub async fn act(context: &RequestContext, target: Option<&str>) {
+    let Some(target) = target else {
+        drop(context.take_audit_entry());
+        return;
+    };
+    about(context, target);
+    if let Some(add) = context.audit_entry() {
+        let _ = call_within(&context.host, &add, LOG_MS_MAX).await;
+    }
 }
 
 /// Sends a call to the partition that stores the log, so that its effect and the entry are one commit.

@@ -165,7 +165,7 @@ async fn run_as_caller(
 ) -> Result<Vec<Reply>, CommandRefusal> {
     let caller = caller_of(context, identified)?;
     let work = work_of(context, &caller);
-    if batch.is_transaction && batch.commands.iter().any(|args| work.aborts(args)) {
+    if batch.is_transaction && work.aborts(&batch.commands).await {
         return Err(CommandRefusal::aborted());
     }
     work.run(batch.commands, batch.is_transaction).await

@@ -219,7 +219,7 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, CommandR
             .await
             .map(|replies| several(&replies, encoding)),
         RedisRequest::Transaction(commands) => {
-            if commands.iter().any(|args| work.aborts(args)) {
+            if work.aborts(&commands).await {
                 return Err(CommandRefusal::aborted());
             }
             work.run(commands, true)

@@ -32,6 +32,9 @@ use tally_wire::rights::Scope;
 use tally_wire::shell_limits::OPERATE_MS_MAX;
 
 /// How long the owner of the keys may take, milliseconds: for a root's operation, after waiting for the keys.
+/// The call in the audit log, by whichever door a command arrives.
+const REDIS_CALL: &str = "POST /redis";
+
 const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
 
 /// A refusal of a whole request.
@@ -179,7 +182,7 @@ impl CommandWork<'_> {
         if self.key.is_some() {
             check_reply(args)?;
         }
-        if is_flush(args) && !takes_flush(&args[1..]) {
+        if flush_of(args).is_some() && !takes_flush(&args[1..]) {
             return Err(error::syntax());
         }
         Ok(admitted)
@@ -215,9 +218,22 @@ impl CommandWork<'_> {
         Ok((command, cost))
     }
 
-    /// Whether a transaction with this command is discarded. An invalid count of keys, or an invalid option, is an
-    /// error of this command only. As in Redis, it is found when the command runs.
-    pub fn aborts(&self, args: &Arguments) -> bool {
+    /// Whether a transaction with these commands is discarded.
+    pub async fn aborts(&self, commands: &[Arguments]) -> bool {
+        let aborts = commands.iter().any(|args| self.aborts_by(args));
+        if aborts {
+            for args in commands {
+                if let Err(refused) = self.admit(args) {
+                    self.log_refused_flush(args, &refused).await;
+                }
+            }
+        }
+        aborts
+    }
+
+    /// Whether this command discards its transaction. An invalid count of keys, or an invalid option, is an error of
+    /// this command only. As in Redis, it is found when the command runs.
+    fn aborts_by(&self, args: &Arguments) -> bool {
         match Command::find(args) {
             Err(_) => true,
             Ok(command) => command.keys_of(args).is_ok() && self.admit(args).is_err(),
@@ -225,6 +241,20 @@ impl CommandWork<'_> {
     }
 
     /// Runs the commands: those without keys here, all others at the owner of the keys.
+    /// Writes a refused `FLUSHALL` or `FLUSHDB` of an admin to the audit log.
+    async fn log_refused_flush(&self, args: &Arguments, refused: &Reply) {
+        let is_admin = || self.caller.may_somewhere(Scope::Admin, &[]).is_ok();
+        let Some(flush) = flush_of(args).filter(|_| is_admin()) else {
+            return;
+        };
+        let status = match refused {
+            Reply::Error(text) if text.starts_with("NOPERM") => 403,
+            _ => 400,
+        };
+        audit::begin_named(self.context, self.caller, REDIS_CALL, &flush, true).await;
+        audit::end_as(self.context, CallOutcome::Refused(status)).await;
+    }
+
     ///
     /// # Errors
     /// If none of them was carried out, or that is unknown.
@@ -242,6 +272,9 @@ impl CommandWork<'_> {
             let checked = self.check(&args);
             cost += checked.as_ref().map_or(1, |(_, cost)| *cost);
             replies.push(match checked.map(|(command, _)| command.act) {
+            if let Err(refused) = &checked {
+                self.log_refused_flush(&args, refused).await;
+            }
                 Err(refused) => refused,
                 Ok(Act::Alone(run)) => run(&args, now_ms).unwrap_or_else(|refused| refused),
                 Ok(_) => {
@@ -265,15 +298,14 @@ impl CommandWork<'_> {
             commands: sent,
             is_transaction,
         };
-        let flushes = message.commands.iter().any(is_flush);
-        if flushes {
-            let (context, caller) = (self.context, self.caller);
-            audit::begin_named(context, caller, "POST /redis", "FLUSHALL", false).await;
+        let flush = message.commands.iter().find_map(flush_of);
+        if let Some(flush) = &flush {
+            audit::begin_named(self.context, self.caller, REDIS_CALL, flush, false).await;
         }
         let waiting = self.context.waiting();
         let answered = call_within(&self.context.host, &message, RUN_MS_MAX).await;
         drop(waiting);
-        if flushes && answered.is_ok() {
+        if flush.is_some() && answered.is_ok() {
             audit::end_as(self.context, CallOutcome::Done).await;
         }
         let answered = answered.map_err(|fault| unanswered(&fault))?;
@@ -349,10 +381,13 @@ fn takes_flush(options: &[String]) -> bool {
     }
 }
 
-/// Whether a command deletes all keys: that is written to the audit log.
-fn is_flush(args: &Arguments) -> bool {
-    let command = Command::find(args);
-    command.is_ok_and(|command| matches!(command.act, Act::All(KeyspaceCommand::Flush)))
+/// The name of a command that deletes all keys: that is written to the audit log.
+fn flush_of(args: &Arguments) -> Option<String> {
+    let command = Command::find(args).ok()?;
+    let is_flush = matches!(command.act, Act::All(KeyspaceCommand::Flush));
+    args.first()
+        .filter(|_| is_flush)
+        .map(|name| name.to_ascii_uppercase())
 }
 
 fn unanswered(fault: &Fault) -> CommandRefusal {
