@@ -193,3 +193,53 @@ fn a_flush_is_logged_by_its_name_also_if_it_is_refused() {
         ]
     );
 }
+
+#[test]
+fn a_refusal_shows_the_budget_that_refused() {
+    let service = Service::new(4);
+    let (_, parent) = service.make(
+        ALL,
+        json!({"scopes": ["read", "write", "admin"], "rate_per_minute": 12}),
+    );
+    let (_, child) = service.make(
+        &parent,
+        json!({"scopes": ["read", "write"], "rate_per_minute": 6}),
+    );
+    let add = |key: &str| service.ask(key, "POST", "/counters/a/increment", &Value::Null);
+    assert_eq!(add(&child).status, 200);
+    while add(&parent).status == 200 {}
+    let refused = add(&child);
+    let detail = refused.json()["detail"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
+    assert_eq!(refused.status, 429, "{detail}");
+    assert_eq!(
+        refused.header("ratelimit-policy"),
+        Some("\"key\";q=12;w=60")
+    );
+    let left = refused.header("ratelimit").expect("a header").to_owned();
+    assert!(left.starts_with("\"key\";r=0;"), "{left}");
+    assert!(detail.contains("a key above"), "{detail}");
+
+    let (_, other) = service.make(ALL, json!({"scopes": ["write"], "rate_per_minute": 30}));
+    for _ in 0..17 {
+        assert_eq!(add(&other).status, 200);
+    }
+    let lines = "{\"id\":\"a\"}\n".repeat(25);
+    let refused = service.send(
+        &other,
+        ClientRequest::new("POST", "/events").body(lines.into_bytes()),
+    );
+    let detail = refused.json()["detail"]
+        .as_str()
+        .expect("a text")
+        .to_owned();
+    assert_eq!(refused.status, 429, "{detail}");
+    assert!(
+        detail.contains("this needs 25") && detail.contains("13 are left"),
+        "{detail}"
+    );
+    let left = refused.header("ratelimit").expect("a header").to_owned();
+    assert!(left.starts_with("\"key\";r=13;"), "{left}");
+}

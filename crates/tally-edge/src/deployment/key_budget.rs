@@ -1,7 +1,8 @@
 //! The budgets of a caller: that of its key, and those of the keys above it. Each is a global limit, decided as those
 //! of policies are.
 //!
-//! Invariant: a request that is refused for its budget has counted nothing, and has used nothing of the budget.
+//! Invariants: a request that is refused for its budget has counted nothing, and has used nothing of the budget. The
+//! headers of its answer are about the budget that refused.
 
 use crate::kit::request_context::RequestContext;
 use crate::limits::limiters::{cache_denial, denied, forget_denial};
@@ -9,6 +10,7 @@ use crate::limits::resolved_check::ResolvedCheck;
 use crate::limits::{asks, calls};
 use tally_api::access::Caller;
 use tally_core::counter::id::CounterId;
+use tally_core::limit::meter::Verdict;
 use tally_core::limit::owner::Owner;
 use tally_core::limit::policy::{Policy, Scope};
 use tally_shared::call;
@@ -33,7 +35,10 @@ const COUNTED: &str = "key~k60";
 pub async fn spend(context: &RequestContext, caller: &Caller, cost: u64) -> Result<(), Problem> {
     match cost {
         0 => Ok(()),
-        cost => use_all(context, caller, cost, cost).await,
+        cost => {
+            let spent = use_all(context, caller, cost, cost).await;
+            spent.map_err(|refusal| refusal.problem(0))
+        }
     }
 }
 
@@ -50,13 +55,73 @@ pub async fn spend_body(
     if whole <= 1 {
         return Ok(());
     }
-    let spent = use_all(context, caller, whole - 1, whole).await;
-    if spent.is_err() {
-        for budget in caller.budgets() {
-            give_back(context, budget, 1).await?;
+    let Err(refusal) = use_all(context, caller, whole - 1, whole).await else {
+        return Ok(());
+    };
+    for (index, budget) in caller.budgets().enumerate() {
+        let verdict = give_back(context, budget, 1).await?;
+        if index == refusal.index
+            && let Some(verdict) = verdict
+        {
+            show(context, &check_of(context, budget, 1)?, Some(verdict));
         }
     }
-    spent
+    Err(refusal.problem(1))
+}
+
+/// Why a budget refuses.
+enum Refused {
+    /// It never has as much as the request needs.
+    Never,
+    /// It has only so much left, before what the request itself gets back; that may change after these seconds.
+    UsedUp { left: u64, seconds: u64 },
+    /// It is not known.
+    Broken(Problem),
+}
+
+/// The refusal of a request by a budget.
+struct BudgetRefusal {
+    why: Refused,
+    /// What the request needs of the budget.
+    whole: u64,
+    rate: u32,
+    /// Which of the caller's budgets it is.
+    index: usize,
+    /// Whether it is the budget of a key above the caller's.
+    is_above: bool,
+}
+
+impl BudgetRefusal {
+    /// The problem of a request that gets back so much.
+    fn problem(self, returned: u64) -> Problem {
+        let (whole, rate) = (self.whole, self.rate);
+        let budget = match self.is_above {
+            true => "budget of a key above this one, of",
+            false => "key's budget of",
+        };
+        match self.why {
+            Refused::Never => {
+                let detail = format!(
+                    "this needs {whole} of the {budget} {rate} a minute, which it never has at once; nothing more was counted, send it in parts"
+                );
+                Problem::new(Code::CostExceedsLimit, detail)
+            }
+            Refused::UsedUp { left, seconds } => {
+                let detail = match left + returned {
+                    0 => format!("the {budget} {rate} a minute is used up"),
+                    left => {
+                        format!(
+                            "this needs {whole} of the {budget} {rate} a minute: {left} are left"
+                        )
+                    }
+                };
+                let detail = format!("{detail}; this was not done, try again in {seconds} s");
+                let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+                Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds)
+            }
+            Refused::Broken(problem) => problem,
+        }
+    }
 }
 
 /// Uses so much of the caller's own budget, and of those of the keys above it, for a request that needs `whole` of
@@ -66,33 +131,47 @@ async fn use_all(
     caller: &Caller,
     cost: u64,
     whole: u64,
-) -> Result<(), Problem> {
+) -> Result<(), BudgetRefusal> {
+    let own = caller.holder().and_then(|holder| holder.budget.as_ref());
     for (index, budget) in caller.budgets().enumerate() {
-        let Err(problem) = use_up(context, budget, cost, whole).await else {
+        let Err(why) = use_up(context, budget, cost, whole).await else {
             continue;
         };
+        let mut refusal = BudgetRefusal {
+            why,
+            whole,
+            rate: budget.rate_per_minute,
+            index,
+            is_above: own != Some(budget),
+        };
         for used in caller.budgets().take(index) {
-            give_back(context, used, cost).await?;
+            if let Err(problem) = give_back(context, used, cost).await {
+                refusal.why = Refused::Broken(problem);
+            }
         }
-        return Err(problem);
+        return Err(refusal);
     }
     Ok(())
 }
 
-/// Gives back what a refused request has used.
-async fn give_back(context: &RequestContext, budget: &KeyBudget, cost: u64) -> Result<(), Problem> {
+/// Gives back what a refused request has used. Returns the state of the budget then, if it is known.
+async fn give_back(
+    context: &RequestContext,
+    budget: &KeyBudget,
+    cost: u64,
+) -> Result<Option<Verdict>, Problem> {
     let resolved = check_of(context, budget, cost)?;
     let judged = calls::give_back(context, &resolved).await;
     forget_denial(&context.host, &resolved.to, &resolved.name, &resolved.key);
-    if let Some(verdict) = judged.verdict_of(0, resolved.cost) {
-        let here = context.datacenter();
-        let result = resolved.result(&here, Some(verdict));
-        context.set_budget_headers(
-            result.policy_item().unwrap_or_default(),
-            result.limit_item(),
-        );
-    }
-    Ok(())
+    Ok(judged.verdict_of(0, resolved.cost))
+}
+
+/// Shows a budget in the headers of the answer.
+fn show(context: &RequestContext, resolved: &ResolvedCheck, verdict: Option<Verdict>) {
+    let here = context.datacenter();
+    let result = resolved.result(&here, verdict);
+    let policy = result.policy_item().unwrap_or_default();
+    context.set_budget_headers(policy, result.limit_item());
 }
 
 /// Uses so much of a budget, for a request that needs `whole` of it.
@@ -101,36 +180,26 @@ async fn use_up(
     budget: &KeyBudget,
     cost: u64,
     whole: u64,
-) -> Result<(), Problem> {
-    let rate = budget.rate_per_minute;
-    if whole > u64::from(rate) {
-        let detail = format!(
-            "this needs {whole} of the key's budget of {rate} a minute, which it never has at once; nothing more was counted, send it in parts"
-        );
-        return Err(Problem::new(Code::CostExceedsLimit, detail));
+) -> Result<(), Refused> {
+    if whole > u64::from(budget.rate_per_minute) {
+        return Err(Refused::Never);
     }
-    let resolved = check_of(context, budget, cost)?;
+    let resolved = check_of(context, budget, cost).map_err(Refused::Broken)?;
     let verdict = match denied(&context.host, &resolved) {
         Some(verdict) => Some(verdict),
         None => asks::ask(context, &resolved).await,
     };
+    show(context, &resolved, verdict);
     let here = context.datacenter();
     let result = resolved.result(&here, verdict);
-    context.set_budget_headers(
-        result.policy_item().unwrap_or_default(),
-        result.limit_item(),
-    );
     let Some(seconds) = result.retry_after_seconds() else {
         return Ok(());
     };
     if let Some(verdict) = verdict {
         cache_denial(&context.host, &resolved, verdict);
     }
-    let detail = format!(
-        "the key's budget of {rate} a minute is used up; this was not done, try again in {seconds} s"
-    );
-    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-    Err(Problem::new(Code::QuotaExceeded, detail).with_retry_after(seconds))
+    let left = verdict.map_or(0, |verdict| verdict.remaining);
+    Err(Refused::UsedUp { left, seconds })
 }
 
 fn check_of(
