@@ -18,7 +18,7 @@ mod verdicts;
 mod window;
 
 pub use breakdown::{BREAKDOWN_LIMIT, BreakdownQuery, kept_only};
-pub use list_page::{ListPage, PagedList, newest_first, wrong_cursor};
+pub use list_page::{ListPage, PagedList, WRONG_CURSOR, newest_first, wrong_cursor};
 pub use pairs::has_parameter;
 pub use parse::{
     HISTORY_TOP_MAX, HistoryFormat, LIST_LIMIT, POINTS_MAX, Query, SECOND_POINTS_MAX, UNION_MAX,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fields::Moment;
 use crate::json::read_object;
+use crate::query::{PagedList, WRONG_CURSOR};
 use tally_core::counter::id::CounterId;
 use tally_wire::messages::{CellPart, DamagedTable, RootPart, TotalsFrom};
 use tally_wire::names::object_at::ObjectAt;
@@ -34,7 +35,6 @@ pub struct RepairRequest {
     pub is_dry: bool,
 }
 
-#[derive(Deserialize)]
 impl RepairRequest {
     /// What it changes, for the audit log; `None` where nothing may be changed.
     pub fn target(&self) -> Option<String> {
@@ -47,6 +47,7 @@ impl RepairRequest {
     }
 }
 
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
     counter: Option<String>,
@@ -70,7 +71,14 @@ pub fn parse_repair(body: &[u8]) -> Result<RepairRequest, Problem> {
     let refuse = |detail: &str| Problem::new(Code::InvalidBody, detail);
     let extent = match (wire.counter, wire.prefix, wire.objects, wire.object) {
         (Some(counter), None, None, None) => Extent::Counter(CounterId::parse(&counter)?),
-        (None, Some(prefix), None, None) => Extent::Prefix(prefix, wire.cursor.clone()),
+        (None, Some(prefix), None, None) => {
+            let after = wire.cursor.as_deref().map(|cursor| {
+                let after = PagedList::Repair.after_in(cursor, &prefix);
+                after.ok_or_else(|| refuse(WRONG_CURSOR))
+            });
+            let after = after.transpose()?;
+            Extent::Prefix(prefix, after)
+        }
         (None, None, Some(prefix), None) => Extent::Objects(prefix, wire.cursor.clone()),
         (None, None, None, Some(name)) => {
             let object = ObjectAt::parse(&name);

@@ -425,8 +425,16 @@ fn a_restore_may_create_only_what_is_gone_or_add() {
 fn a_restore_goes_page_by_page_and_what_it_cannot_do_is_refused() {
     let service = gone_wrong();
     for (body, cursor, counters) in [
-        (json!({"dry_run": true, "limit": 3}), json!("page/b"), 3),
-        (json!({"dry_run": true, "cursor": "page/b"}), Value::Null, 1),
+        (
+            json!({"dry_run": true, "limit": 3}),
+            json!("restore.page/b"),
+            3,
+        ),
+        (
+            json!({"dry_run": true, "cursor": "restore.page/b"}),
+            Value::Null,
+            1,
+        ),
     ] {
         let page = restore(&service, "2026-01-01", body, None);
         assert_eq!(

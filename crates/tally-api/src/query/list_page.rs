@@ -15,6 +15,10 @@ pub enum PagedList {
     DeadLetters,
     /// `GET /alerts/{alert}/deliveries`.
     Deliveries,
+    /// The counters of `POST /repair`.
+    Repair,
+    /// The counters of `POST /snapshots/{date}/restore`.
+    Restore,
     /// `GET /shares`.
     Shares,
     /// `GET /snapshots`.
@@ -28,6 +32,8 @@ impl PagedList {
             Self::Audit => "audit.",
             Self::DeadLetters => "dead-letters.",
             Self::Deliveries => "deliveries.",
+            Self::Repair => "repair.",
+            Self::Restore => "restore.",
             Self::Shares => "shares.",
             Self::Snapshots => "snapshots.",
         }
@@ -51,14 +57,25 @@ impl PagedList {
             _ => wrong_cursor(),
         }
     }
+
+    /// The counter after which a page begins, of a list of the counters with this prefix; `None` where the text is no
+    /// cursor of such a list.
+    pub fn after_in(self, cursor: &str, prefix: &str) -> Option<String> {
+        let id = cursor.strip_prefix(self.name());
+        let id = id.filter(|id| !id.is_empty() && id.starts_with(prefix));
+        id.map(str::to_owned)
+    }
 }
+
+/// Why a cursor is refused.
+pub const WRONG_CURSOR: &str = "cursor must be the `cursor` of an answer of this list, unchanged";
 
 /// Refuses a cursor.
 ///
 /// # Errors
 /// `invalid-query`.
 pub fn wrong_cursor<T>() -> Result<T, Problem> {
-    refuse("cursor must be the `cursor` of an answer of this list, unchanged".to_owned())
+    refuse(WRONG_CURSOR.to_owned())
 }
 
 /// Which entries of a list are asked for.

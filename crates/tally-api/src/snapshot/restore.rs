@@ -8,6 +8,7 @@ use crate::export::{CounterLine, ImportMode, import_mode};
 use crate::fields::Total;
 use crate::json::{WholeNumber, read_object};
 use crate::number::Exact;
+use crate::query::{PagedList, WRONG_CURSOR};
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::{COUNTER_ID_BYTES_MAX, CounterId};
 use tally_core::counter::merge::Part;
@@ -34,7 +35,7 @@ pub struct Restore {
     /// Whether nothing may be changed.
     pub is_dry: bool,
     /// Only counters after this one.
-    pub cursor: Option<String>,
+    pub after: Option<String>,
     /// The most counters.
     pub limit: u64,
 }
@@ -75,16 +76,20 @@ impl Restore {
         }
         let is_begin =
             |text: &str| text.len() <= COUNTER_ID_BYTES_MAX && !text.chars().any(char::is_control);
-        if !is_begin(&wire.prefix) || !wire.cursor.as_deref().is_none_or(is_begin) {
+        if !is_begin(&wire.prefix) {
             return Err(refuse(format!(
-                "prefix and cursor begin counter ids: at most {COUNTER_ID_BYTES_MAX} bytes without control characters"
+                "prefix begins counter ids: at most {COUNTER_ID_BYTES_MAX} bytes without control characters"
             )));
         }
+        let after = wire.cursor.map(|cursor| {
+            let after = PagedList::Restore.after_in(&cursor, &wire.prefix);
+            after.ok_or_else(|| refuse(WRONG_CURSOR.to_owned()))
+        });
         Ok(Self {
             prefix: wire.prefix,
             mode: mode.map_err(|problem| refuse(problem.detail().to_owned()))?,
             is_dry: wire.dry_run,
-            cursor: wire.cursor,
+            after: after.transpose()?,
             limit,
         })
     }
@@ -181,7 +186,7 @@ pub struct RestoreResult {
     /// Partitions that have no snapshot of the day: their counters are compared with the last one before it.
     pub missing_partitions: Vec<u32>,
     /// The counter after which the next call continues.
-    pub cursor: Option<String>,
+    pub last: Option<String>,
     /// Whether all that had to be done was done before under the key; `None` where nothing had to be done.
     pub is_replay: Option<bool>,
 }
@@ -278,6 +283,8 @@ impl RestoreResult {
             code: why.code().as_str(),
             detail: why.detail(),
         });
+        let cursor = self.last.as_deref();
+        let cursor = cursor.map(|last| PagedList::Restore.cursor(last));
         let [created, set, added, unchanged, left] = self.actions;
         serde_json::to_string(&View {
             date: &date_of(day),
@@ -294,7 +301,7 @@ impl RestoreResult {
             refused: refused.collect(),
             changes: changes.collect(),
             missing_partitions: &self.missing_partitions,
-            cursor: self.cursor.as_deref(),
+            cursor: cursor.as_deref(),
         })
         .unwrap_or_default()
     }

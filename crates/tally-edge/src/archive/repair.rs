@@ -14,6 +14,7 @@ use crate::kit::request_context::RequestContext;
 use crate::kit::respond::Answer;
 use crate::write::administration;
 use tally_api::export::ImportMode;
+use tally_api::query::PagedList;
 use tally_api::repair::{
     COUNTERS_MAX, CellReport, CounterReport, Extent, Found, RepairRequest, parse_repair,
 };
@@ -113,7 +114,8 @@ async fn names(
     let counters_max = usize::try_from(COUNTERS_MAX).unwrap_or(usize::MAX);
     let has_more = names.len() >= counters_max;
     names.truncate(counters_max);
-    let cursor = names.last().filter(|_| has_more).cloned();
+    let last = names.last().filter(|_| has_more);
+    let cursor = last.map(|last| PagedList::Repair.cursor(last));
     let counters = names.iter().filter_map(|name| CounterId::stored(name).ok());
     (counters.collect(), failed.collect(), cursor)
 }

@@ -74,7 +74,7 @@ pub async fn restore(
         missing_partitions: lacking(&snapshots::runs(&context.host, false).await?, day),
         ..RestoreResult::default()
     };
-    let mut after = restore.cursor.clone();
+    let mut after = restore.after.clone();
     loop {
         let left = restore.limit - restored.counters;
         let request = ListAllPastStates {
@@ -93,7 +93,7 @@ pub async fn restore(
             break;
         }
     }
-    restored.cursor = after;
+    restored.last = after;
     let answer = Answer::json(restored.to_json(day, &restore, strings));
     Ok(match restored.is_replay {
         Some(true) => answer.replayed(),
