@@ -60,11 +60,11 @@ mod url;
 
 pub use aggregate::{Aggregate, SumMany};
 pub use archive::{
-    AllRuns, AskRuns, BeginRun, CellPart, CellRepaired, DamagedTable, ExportPage, ExportReply,
-    ExportedCounter, Install, InstallOutcome, ListAllPastStates, ListDatacenters, ListNames,
-    ListPastStates, ListRuns, PartitionRuns, PastState, PastStateList, PastStatePage, PastStateRow,
-    ReadContents, ReadOut, ReadOwnPastStates, ReadPastStates, RememberedCell, RepairCell,
-    RepairObject, RepairRoot, RootPart, RootRepaired, RunInProgress, TotalsFrom,
+    AllRuns, AskRuns, BeginRun, CellPart, CellRepaired, ClaimRestore, DamagedTable, ExportPage,
+    ExportReply, ExportedCounter, Install, InstallOutcome, ListAllPastStates, ListDatacenters,
+    ListNames, ListPastStates, ListRuns, PartitionRuns, PastState, PastStateList, PastStatePage,
+    PastStateRow, ReadContents, ReadOut, ReadOwnPastStates, ReadPastStates, RememberedCell,
+    RepairCell, RepairObject, RepairRoot, RootPart, RootRepaired, RunInProgress, TotalsFrom,
 };
 pub use batch::{Batch, BatchedCall, Receiver};
 pub use board::{

@@ -674,3 +674,35 @@ fn a_dry_run_refuses_what_the_restore_refuses() {
     assert_eq!(codes(&would), expected, "{would}");
     assert_eq!(codes(&did), expected, "{did}");
 }
+
+#[test]
+fn a_key_names_one_restore_and_a_cursor_is_one_that_was_given() {
+    let service = Service::with_bucket(1, None);
+    service.world.run_for_ms(HOUR_MS);
+    add(&service, "likes", 5);
+    rest_and_make(&service);
+    add(&service, "likes", 1);
+    let ask = |body: Value| {
+        let path = "/snapshots/2026-01-01/restore";
+        service.ask(1, "POST", path, &body.to_string(), Some("key"))
+    };
+    assert_eq!(ask(json!({"mode": "replace"})).status, 200);
+    assert_eq!(strong(&service, "likes"), 5);
+    for other in [
+        json!({"mode": "add"}),
+        json!({"mode": "replace", "prefix": "li"}),
+    ] {
+        let refused = ask(other);
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        assert_eq!(refused.json()["code"], "idempotency-key-reused");
+    }
+    assert_eq!(strong(&service, "likes"), 5);
+    assert_eq!(ask(json!({"mode": "replace"})).status, 200);
+    // A cursor names its list, and continues within the prefix.
+    for cursor in ["", "zz/", "likes/a", "restore.", "restore.zz", "\u{7f}"] {
+        let body = json!({"prefix": "likes/", "cursor": cursor}).to_string();
+        let refused = service.ask(1, "POST", "/snapshots/2026-01-01/restore", &body, None);
+        assert_eq!(refused.status, 400, "{cursor:?} {}", refused.text());
+        assert_eq!(refused.json()["code"], "invalid-body", "{cursor:?}");
+    }
+}

@@ -22,11 +22,11 @@ use tally_api::snapshot::{
 use tally_core::counter::contents::Contents;
 use tally_core::counter::id::CounterId;
 use tally_core::order::in_order;
-use tally_shared::call_within;
 use tally_shared::concurrency::all_settled;
+use tally_shared::{call, call_within};
 use tally_wire::messages::{
-    Done, GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach, ReadParts,
-    RestoreSource, encode,
+    ClaimRestore, Done, GlobalSum, IfExists, ListAllPastStates, PastStateRow, Put, Read, ReadEach,
+    ReadParts, RestoreSource, encode,
 };
 use tally_wire::problem::{Code, Problem};
 use tally_wire::rights::Scope;
@@ -45,8 +45,8 @@ const ANSWER_MS: u64 = 20_000;
 /// `POST /snapshots/{date}/restore`.
 ///
 /// # Errors
-/// `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`, `forbidden`,
-/// `snapshot-not-found`, `unavailable`.
+/// `invalid-query`, `invalid-json`, `unknown-field`, `invalid-body`, `invalid-idempotency-key`,
+/// `idempotency-key-reused`, `forbidden`, `snapshot-not-found`, `unavailable`.
 pub async fn restore(
     context: &RequestContext,
     caller: &Caller,
@@ -60,6 +60,9 @@ pub async fn restore(
     let target = format!("{} {mode} {prefix}", date_of(day));
     audit::act(context, (!restore.is_dry).then_some(&target)).await;
     let key = RequestKey::of(context, caller).await?;
+    if let Some(key) = key.as_ref().filter(|_| !restore.is_dry) {
+        claim(context, key, (day, &restore)).await?;
+    }
     let work = Work {
         context,
         restore: &restore,
@@ -99,6 +102,29 @@ pub async fn restore(
         Some(true) => answer.replayed(),
         _ => answer,
     })
+}
+
+/// Binds a key to this restore. Its pages have the same key, and other cursors.
+///
+/// # Errors
+/// `idempotency-key-reused` for a key of another restore, `unavailable`.
+async fn claim(
+    context: &RequestContext,
+    key: &RequestKey,
+    (day, restore): (i64, &Restore),
+) -> Result<(), Problem> {
+    let (date, mode) = (date_of(day), restore.mode.name());
+    let parts: [&[u8]; 3] = [b"restore", date.as_bytes(), mode.as_bytes()];
+    let hash = key.request_hash(&parts, restore.prefix.as_bytes());
+    let claim = ClaimRestore {
+        key: key.step_name("restore-of/", ""),
+        restore: key.step_name(&format!("restore-of-{hash:016x}/"), ""),
+    };
+    if call(&context.host, &claim).await? {
+        return Ok(());
+    }
+    let detail = "this key was sent with another date, mode or prefix; nothing was restored, use a new key for another restore";
+    Err(Problem::new(Code::IdempotencyKeyReused, detail))
 }
 
 struct Work<'a> {

@@ -1,5 +1,5 @@
 //! Which policies and alerts of a partition were put by an import under a key: a repeat of the import puts none of them
-//! again.
+//! again. Also which restore a key is of.
 //!
 //! Invariant: a step is recorded in the commit of its put, and kept as long as keys are. The first such put creates the
 //! table.
@@ -8,7 +8,7 @@ use crate::cell::ledger::kept_ms;
 use crate::kit::store::{Store, integer};
 use tally_core::counter::ledger::WriteKey;
 use tally_host::Host;
-use tally_wire::messages::Fault;
+use tally_wire::messages::{ClaimRestore, Fault};
 
 /// The most steps of a partition that are remembered, about 60 bytes each: two imports of all policies that may be.
 pub const IMPORT_STEPS_MAX: i64 = 20_000;
@@ -55,6 +55,22 @@ impl ImportSteps {
             return Err(Fault::Unavailable(full.to_owned()));
         }
         Ok(own > 0)
+    }
+
+    /// Binds a key to one restore. Returns whether it is not bound to another one.
+    ///
+    /// # Errors
+    /// As [`Self::is_done`].
+    pub(crate) fn claim(&self, claim: &ClaimRestore) -> Result<bool, Fault> {
+        let (key, restore) = (Some(claim.key), Some(claim.restore));
+        if self.is_done(key)? {
+            return self.is_done(restore);
+        }
+        self.store.atomically(|| {
+            self.record(key)?;
+            self.record(restore)
+        })?;
+        Ok(true)
     }
 
     /// Records a step. The caller makes it one commit with the put.

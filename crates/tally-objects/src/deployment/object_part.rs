@@ -20,8 +20,8 @@ use tally_host::object::{IncomingCall, Object, Reply};
 use tally_wire::audit::AuditEntry;
 use tally_wire::fleet::FleetPart;
 use tally_wire::messages::{
-    AddAuditEntry, DeleteAlert, DeleteShare, DeliveriesOf, EffectiveKeys, EndAlerts, Fault,
-    FindApiKey, FindHeldKey, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries,
+    AddAuditEntry, ClaimRestore, DeleteAlert, DeleteShare, DeliveriesOf, EffectiveKeys, EndAlerts,
+    Fault, FindApiKey, FindHeldKey, GetAlert, GetSecrets, GetShare, ListAlerts, ListAuditEntries,
     ListDeliveries, ListKeys, ListShares, MakeKey, PutAlert, PutShare, ReplaceKey, ReportCounts,
     RevokeKey, RotateKey, Secrets, SilenceAlert, TestAlert, UseKey, WakePush,
 };
@@ -36,6 +36,7 @@ pub(crate) struct Deployment {
     fleet: FleetStore,
     pushes: Rc<MetricsPush>,
     alarm: Rc<Alarm>,
+    steps: ImportSteps,
 }
 
 impl Deployment {
@@ -48,7 +49,7 @@ impl Deployment {
         alarm: &Rc<Alarm>,
     ) -> Self {
         let steps = ImportSteps::new(host, store);
-        let alert_rows = (alert_store, GiftStore::new(store), steps);
+        let alert_rows = (alert_store, GiftStore::new(store), steps.clone());
         Self {
             host: host.clone(),
             keys: KeyStore::new(host, store),
@@ -58,6 +59,7 @@ impl Deployment {
             fleet: FleetStore::new(host, store),
             pushes: Rc::new(MetricsPush::new(host, object, store, alarm)),
             alarm: alarm.clone(),
+            steps,
         }
     }
 
@@ -75,6 +77,7 @@ impl Deployment {
             ReplaceKey => message.and_then(|message| self.keys.replace(&message)),
             RevokeKey => message.and_then(|message| self.keys.revoke(&message)),
             ListKeys => message.and_then(|message| self.keys.list(&message)),
+            ClaimRestore => message.and_then(|claim| self.steps.claim(&claim)),
             EffectiveKeys => message.and_then(|message| self.keys.effective(&message)),
             AddAuditEntry => message.and_then(|AddAuditEntry { entry, account }| {
                 self.audit_log.record(&entry, &account)

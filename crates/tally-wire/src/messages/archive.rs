@@ -12,7 +12,7 @@ pub use repair::{
     RepairObject, RepairRoot, RootPart, RootRepaired, TotalsFrom,
 };
 pub use snapshot::{
-    AllRuns, AskRuns, BeginRun, ListAllPastStates, ListPastStates, ListRuns, PartitionRuns,
-    PastState, PastStateList, PastStatePage, PastStateRow, ReadOwnPastStates, ReadPastStates,
-    RunInProgress,
+    AllRuns, AskRuns, BeginRun, ClaimRestore, ListAllPastStates, ListPastStates, ListRuns,
+    PartitionRuns, PastState, PastStateList, PastStatePage, PastStateRow, ReadOwnPastStates,
+    ReadPastStates, RunInProgress,
 };

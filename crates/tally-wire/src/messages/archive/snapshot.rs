@@ -7,6 +7,7 @@ use crate::names::Address;
 use crate::snapshot::{RunOf, SnapshotCounter};
 use tally_core::cluster::top_order::KnownUniques;
 use tally_core::counter::id::CounterId;
+use tally_core::counter::ledger::WriteKey;
 
 calls! {
     BeginRun => (), "/begin-run", |it| Address::Directory(it.partition);
@@ -16,6 +17,17 @@ calls! {
     ListPastStates => PastStatePage, "/kept-rows", |it| Address::Directory(it.partition);
     AskRuns => AllRuns, "/ask-runs", |_| Address::Aggregator;
     ListAllPastStates => PastStateList, "/kept-all", |_| Address::Aggregator;
+    ClaimRestore => bool, "/restore-claim", |_| Address::Directory(0);
+}
+
+/// Edge → partition 0: binds an idempotency key to one restore. Returns whether the key is that restore's: it was not
+/// used before, or for the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimRestore {
+    /// The name of the key.
+    pub key: WriteKey,
+    /// The name of the key and the restore.
+    pub restore: WriteKey,
 }
 
 /// Aggregator → one partition: begins a run, unless one is under way.
