@@ -243,3 +243,57 @@ fn a_refusal_shows_the_budget_that_refused() {
     let left = refused.header("ratelimit").expect("a header").to_owned();
     assert!(left.starts_with("\"key\";r=13;"), "{left}");
 }
+
+#[test]
+fn a_write_that_reads_no_precondition_refuses_one() {
+    let service = Service::new(5);
+    let (id, _) = service.make(ALL, json!({"scopes": ["read"]}));
+    service.well(ALL, "PUT", "/boards/au", &json!({}));
+    service.well(
+        ALL,
+        "PUT",
+        "/limits/imm",
+        &json!({"limit": 5, "window_seconds": 60}),
+    );
+    let key = format!("/keys/{id}");
+    let writes = [
+        ("PATCH", key.as_str(), json!({"name": "x"})),
+        ("DELETE", key.as_str(), Value::Null),
+        (
+            "PUT",
+            "/limits/imm",
+            json!({"limit": 6, "window_seconds": 60}),
+        ),
+        ("DELETE", "/limits/imm", Value::Null),
+        ("POST", "/limits/imm/ann", Value::Null),
+        ("PUT", "/boards/au", json!({"keep": "last"})),
+        ("DELETE", "/boards/au", Value::Null),
+        ("POST", "/events", json!({"id": "a"})),
+        ("POST", "/import", json!({"id": "a", "value": 1})),
+        ("POST", "/redis", json!(["SET", "a", "1"])),
+        ("POST", "/alerts/none/silence", json!({"for_seconds": 60})),
+    ];
+    for (method, path, body) in writes {
+        for (header, value) in [("if-match", "\"nope\""), ("if-none-match", "*")] {
+            let mut request = ClientRequest::new(method, path).header(header, value);
+            if !body.is_null() {
+                request = request.json(body.to_string());
+            }
+            let answer = service.send(ALL, request);
+            assert_eq!(
+                answer.status,
+                400,
+                "{method} {path} {header}: {}",
+                answer.text()
+            );
+            assert!(
+                answer.text().to_ascii_lowercase().contains(header),
+                "{}",
+                answer.text()
+            );
+        }
+    }
+    let limit = service.well(ALL, "GET", "/limits/imm", &Value::Null);
+    assert_eq!(limit["limit"], 5, "{limit}");
+    assert_eq!(service.well(ALL, "GET", &key, &Value::Null)["name"], "made");
+}

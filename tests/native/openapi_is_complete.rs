@@ -356,3 +356,22 @@ fn a_choice_of_types_has_no_type_beside_it() {
     });
     assert!(choices >= 20, "{choices} choices");
 }
+
+#[test]
+fn a_write_names_its_precondition_or_refuses_one() {
+    let document = document();
+    for (call, (operation, _)) in operations(&document) {
+        let mut names = RouteName::ALL.iter();
+        let name = names.find(|name| name.call() == call).expect("a call");
+        if !name.is_write() {
+            continue;
+        }
+        let parameters = operation["parameters"].as_array();
+        let mut parameters = parameters.into_iter().flatten();
+        let has_header =
+            parameters.any(|parameter| resolved(&document, parameter)["name"] == "If-Match");
+        // Bodies of lines refuse it by themselves, and say why.
+        let is_named = name.takes_precondition() && *name != RouteName::WriteMembers;
+        assert_eq!(has_header, is_named, "{call}");
+    }
+}

@@ -5,9 +5,11 @@
 //! | `table` | every fact about a call, once |
 //! | `route` | the route of a request: method and path in, route or refusal out |
 //! | `decision` | whether a caller may make a call |
+//! | `precondition` | which writes read `If-Match` |
 //! | `unknown_query` | parameters that a call does not know |
 
 mod decision;
+mod precondition;
 mod route;
 mod table;
 mod unknown_query;

@@ -120,6 +120,9 @@ macro_rules! handlers {
         /// Answers a request whose route is known, if its caller may ask this.
         pub(crate) async fn handle($context: &RequestContext, route: Route) -> Result<Answer, Problem> {
             let $caller = $context.caller_with(&route)?;
+            if route.name().is_write() && !route.name().takes_precondition() {
+                $context.refuse_preconditions()?;
+            }
             if audit::is_logged(&$caller, &route) {
                 Box::pin(audit::begin($context, &$caller, &route)).await;
             }

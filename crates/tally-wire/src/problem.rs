@@ -69,7 +69,7 @@ codes! {
     InvalidIdempotencyKey "invalid-idempotency-key" 400 "The idempotency key is not valid"
         "Send one header line of 1 to 255 visible ASCII characters, no space after a comma";
     InvalidPrecondition "invalid-precondition" 400 "The precondition cannot be read"
-        "Send `If-Match` with one version in quotes, or `*`";
+        "Send `If-Match` with one version in quotes, or `*`. Leave it out of writes that take none";
     InvalidPolicy "invalid-policy" 400 "The policy is not valid"
         "Correct the name or the field of the policy that `detail` names";
     InvalidPattern "invalid-pattern" 400 "The pattern of an override is not valid"

@@ -81,6 +81,11 @@ macro_rules! types {
                 }
             }
 
+            /// Whether the call changes something.
+            pub const fn is_write(self) -> bool {
+                !matches!(self.call().as_bytes(), [b'G', b'E', b'T', b' ', ..])
+            }
+
             /// What the call does with a parameter of its query that it does not know.
             pub const fn unknown_query(self) -> UnknownQuery {
                 match self {

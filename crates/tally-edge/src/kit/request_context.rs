@@ -148,6 +148,20 @@ impl RequestContext {
         Ok(self.header("if-match"))
     }
 
+    /// Succeeds if the request has no precondition. For writes that read none: if it were ignored, a write would be
+    /// done that its client forbids.
+    ///
+    /// # Errors
+    /// `invalid-precondition`.
+    pub fn refuse_preconditions(&self) -> Result<(), Problem> {
+        let sent = [("if-match", "If-Match"), ("if-none-match", "If-None-Match")];
+        let Some((_, name)) = sent.iter().find(|(name, _)| self.header(name).is_some()) else {
+            return Ok(());
+        };
+        let detail = format!("this call takes no `{name}`: leave it out; nothing was written");
+        Err(Problem::new(Code::InvalidPrecondition, detail))
+    }
+
     /// The datacenter where the request entered: its colo or the region of that, or `LOCAL` where the platform names
     /// none.
     pub fn datacenter(&self) -> Datacenter {

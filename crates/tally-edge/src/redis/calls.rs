@@ -171,6 +171,10 @@ async fn answer(context: &RequestContext, rest: &str) -> Result<Answer, CommandR
     check_method(context)?;
     let caller = caller(context).await;
     let caller = caller.map_err(|problem| refusal_of(&problem))?;
+    if matches!(context.method(), "POST" | "PUT") {
+        let refused = context.refuse_preconditions();
+        refused.map_err(|problem| refusal_of(&problem))?;
+    }
     let bytes_max = match rest.trim_matches('/') {
         "pipeline" | "multi-exec" => PIPELINE_BYTES_MAX,
         _ => COMMAND_BYTES_MAX,
