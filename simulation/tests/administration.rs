@@ -297,3 +297,27 @@ fn a_write_that_reads_no_precondition_refuses_one() {
     assert_eq!(limit["limit"], 5, "{limit}");
     assert_eq!(service.well(ALL, "GET", &key, &Value::Null)["name"], "made");
 }
+
+#[test]
+fn a_badge_that_only_some_pages_may_show_is_cached_for_each_page() {
+    let service = Service::new(6);
+    let public = |origins: Value| {
+        let keys = json!({
+            "keys": [{"name": "all", "key": ALL, "scopes": ["read", "write"]}],
+            "public": [{"origins": origins, "scopes": ["read"]}],
+        });
+        service.world.set(KEYS, Some(&keys.to_string()));
+        service.world.crash_isolates(Role::Edge, service.site);
+        let client = service.world.client(service.site);
+        let badge =
+            ClientRequest::new("GET", "/badge/a.svg").header("referer", "https://a.example/1");
+        let answer = service.world.run(client.ask(badge)).expect("no fault");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let vary = answer.headers.iter().filter(|(name, _)| name == "vary");
+        vary.map(|(_, value)| value.clone())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    assert!(public(json!(["https://a.example"])).contains("Referer"));
+    assert!(!public(json!(["*"])).contains("Referer"));
+}

@@ -19,6 +19,7 @@ use tally_core::counter::id::CounterId;
 use tally_core::counter::total::Value;
 use tally_wire::messages::Read;
 use tally_wire::problem::{Code, Problem};
+use tally_wire::rights::Scope;
 
 /// One transparent point. Source: GIF89a specification, sections 17 to 27.
 const PIXEL: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
@@ -94,6 +95,18 @@ fn dimensions(context: &RequestContext, query: &Query) -> Result<Dimensions, Pro
     }
 }
 
+/// Whether only some pages may show a badge, so that a shared cache must not serve it to others.
+///
+/// # Errors
+/// As [`RequestContext::access`].
+fn depends_on_page(context: &RequestContext, id: &CounterId) -> Result<bool, Problem> {
+    let anybody = context
+        .access()?
+        .identify(None, None, context.host.now_ms());
+    let may = anybody.and_then(|caller| caller.may(Scope::Read, id.as_str()));
+    Ok(may.is_err())
+}
+
 /// `GET /badge/{id}.svg`. The badge of a counter that does not exist says so, with status 200, because image proxies
 /// show no other status.
 ///
@@ -105,6 +118,7 @@ pub async fn badge(
     id: CounterId,
 ) -> Result<Answer, Problem> {
     let badge = Badge::parse(context.query());
+    let by_page = caller.is_public() && depends_on_page(context, &id)?;
     let window = badge.window(context.host.now_ms().div_euclid(1_000));
     let question = Read {
         counter: id,
@@ -142,6 +156,10 @@ pub async fn badge(
         .cached(format!("{whose}, max-age={FRESH_SECONDS}"))
         .with_header("content-security-policy", BADGE_POLICY.to_owned())
         .for_images();
+    let answer = match by_page {
+        true => answer.with_header("vary", "Referer".to_owned()),
+        false => answer,
+    };
     Ok(match view {
         Some(view) => answer.fresh(view.is_exact(), view.as_of_ms(), view.staleness_ms()),
         None => answer,
