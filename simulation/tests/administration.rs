@@ -321,3 +321,23 @@ fn a_badge_that_only_some_pages_may_show_is_cached_for_each_page() {
     assert!(public(json!(["https://a.example"])).contains("Referer"));
     assert!(!public(json!(["*"])).contains("Referer"));
 }
+
+#[test]
+fn scores_and_commands_count_as_acknowledged() {
+    let service = Service::new(7);
+    let write = |path: &str, body: Value| service.well(ALL, "POST", path, &body);
+    write("/boards/race/members/ann", json!({"score": 5}));
+    let lines = "{\"member\":\"a\",\"score\":1}\n{\"member\":\"b\",\"score\":2}\n";
+    let request =
+        ClientRequest::new("POST", "/boards/race/members").body(lines.as_bytes().to_vec());
+    assert_eq!(service.send(ALL, request).status, 200);
+    write("/redis", json!(["SET", "a", "1"]));
+    write("/redis", json!(["GET", "a"]));
+    let metrics = service.ask(ALL, "GET", "/metrics", &Value::Null).text();
+    for line in [
+        "tally_acknowledged_total{operation=\"score\"} 3",
+        "tally_acknowledged_total{operation=\"redis\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+}

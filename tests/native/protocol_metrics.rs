@@ -192,6 +192,8 @@ fn labels_are_bounded() {
                         "put",
                         "set",
                         "delete",
+                        "score",
+                        "redis",
                     ],
                     "outcome" => &["counted", "refused", "unknown", "written", "failed"],
                     "verdict" => &["allowed", "refused", "error"],

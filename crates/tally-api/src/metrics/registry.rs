@@ -108,7 +108,9 @@ families! {
         AcknowledgedLog "{operation=\"ingest\"}",
         AcknowledgedPut "{operation=\"put\"}",
         AcknowledgedSet "{operation=\"set\"}",
-        AcknowledgedDelete "{operation=\"delete\"}"
+        AcknowledgedDelete "{operation=\"delete\"}",
+        AcknowledgedScore "{operation=\"score\"}",
+        AcknowledgedRedis "{operation=\"redis\"}"
     ];
     Edge Counter "tally_replayed_total"
         "Writes that were answered with the first answer to the same idempotency key; of bulk bodies that were completely counted before, each accepted line." [Replayed ""];

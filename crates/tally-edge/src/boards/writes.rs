@@ -15,9 +15,11 @@ use tally_api::boards::{
     problem_of, refusal_of, tag_text, written_json,
 };
 use tally_api::idempotency_keys::{KeyKind, section_key};
+use tally_api::metrics::Metric;
 use tally_api::query::Query;
 use tally_core::counter::id::CounterId;
 use tally_shared::boards::{self, BoardReader};
+use tally_shared::metrics;
 use tally_shared::{board_writes, call};
 use tally_wire::messages::{
     BoardAnswer, BoardQuestion, BoardWritten, Fault, MemberAction, MemberOutcome, MemberWrite,
@@ -118,6 +120,15 @@ async fn stand_among_all(
     (Some(seen.period.total), seen.is_exact)
 }
 
+/// Counts writes that are answered as done.
+fn acknowledge(context: &RequestContext, is_replay: bool, writes: u64) {
+    let metric = match is_replay {
+        true => Metric::Replayed,
+        false => Metric::AcknowledgedScore,
+    };
+    metrics::add(&context.host, metric, writes);
+}
+
 /// One write to a member.
 async fn write_one(
     context: &RequestContext,
@@ -153,6 +164,7 @@ async fn write_one(
     if is_hidden && is_absent {
         return Err(no_member(&name));
     }
+    acknowledge(context, is_replay, 1);
     let known = stand_among_all(context, &board, Some(&name), &mut written).await;
     let json = written_json(&board, Some(&name), (&written, &version), None, known);
     let mut answer = Answer::json(json);
@@ -276,6 +288,7 @@ pub async fn write_many(
             None => problem,
         })?;
         let written = sent.written;
+        acknowledge(context, sent.is_replay, written.accepted);
         is_replay &= sent.is_replay;
         for (index, refusal) in &written.refused {
             let index = usize::try_from(*index).unwrap_or(usize::MAX);

@@ -13,6 +13,7 @@ use crate::kit::request_context::RequestContext;
 use crate::kit::request_key::RequestKey;
 use tally_api::access::Caller;
 use tally_api::idempotency_keys::{KeyKind, command_key};
+use tally_api::metrics::Metric;
 use tally_api::routes::not_shared;
 use tally_host::Stream;
 use tally_redis::command::{Act, Command, KeyspaceCommand};
@@ -23,7 +24,7 @@ use tally_redis::notifications::Subscription;
 use tally_redis::request::without_token;
 use tally_redis::scripts::known as scripts;
 use tally_redis::scripts::table::Script;
-use tally_shared::{call, call_within};
+use tally_shared::{call, call_within, metrics};
 use tally_wire::audit::CallOutcome;
 use tally_wire::messages::{Arguments, Attempts, Fault, RunCommands, Subscribe};
 use tally_wire::problem::{Code, Problem, RETRY_AFTER_SECONDS};
@@ -31,10 +32,10 @@ use tally_wire::redis::{Reply, UNAVAILABLE};
 use tally_wire::rights::Scope;
 use tally_wire::shell_limits::OPERATE_MS_MAX;
 
-/// How long the owner of the keys may take, milliseconds: for a root's operation, after waiting for the keys.
 /// The call in the audit log, by whichever door a command arrives.
 const REDIS_CALL: &str = "POST /redis";
 
+/// How long the owner of the keys may take, milliseconds: for a root's operation, after waiting for the keys.
 const RUN_MS_MAX: u64 = OPERATE_MS_MAX + 4_000;
 
 /// A refusal of a whole request.
@@ -240,7 +241,6 @@ impl CommandWork<'_> {
         }
     }
 
-    /// Runs the commands: those without keys here, all others at the owner of the keys.
     /// Writes a refused `FLUSHALL` or `FLUSHDB` of an admin to the audit log.
     async fn log_refused_flush(&self, args: &Arguments, refused: &Reply) {
         let is_admin = || self.caller.may_somewhere(Scope::Admin, &[]).is_ok();
@@ -255,6 +255,7 @@ impl CommandWork<'_> {
         audit::end_as(self.context, CallOutcome::Refused(status)).await;
     }
 
+    /// Runs the commands: those without keys here, all others at the owner of the keys.
     ///
     /// # Errors
     /// If none of them was carried out, or that is unknown.
@@ -271,10 +272,10 @@ impl CommandWork<'_> {
         for args in commands {
             let checked = self.check(&args);
             cost += checked.as_ref().map_or(1, |(_, cost)| *cost);
-            replies.push(match checked.map(|(command, _)| command.act) {
             if let Err(refused) = &checked {
                 self.log_refused_flush(&args, refused).await;
             }
+            replies.push(match checked.map(|(command, _)| command.act) {
                 Err(refused) => refused,
                 Ok(Act::Alone(run)) => run(&args, now_ms).unwrap_or_else(|refused| refused),
                 Ok(_) => {
@@ -309,6 +310,11 @@ impl CommandWork<'_> {
             audit::end_as(self.context, CallOutcome::Done).await;
         }
         let answered = answered.map_err(|fault| unanswered(&fault))?;
+        let done = message.commands.iter().zip(&answered);
+        let done =
+            done.filter(|(args, reply)| may_write(args) && !matches!(reply, Reply::Error(_)));
+        let done = u64::try_from(done.count()).unwrap_or(u64::MAX);
+        metrics::add(&self.context.host, Metric::AcknowledgedRedis, done);
         for (index, reply) in indices.into_iter().zip(answered) {
             if let Some(known) = replies.get_mut(index) {
                 *known = reply;
