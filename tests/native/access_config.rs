@@ -74,11 +74,11 @@ const WRONG: &[(&str, &str)] = &[
         "keys[0].key is too short: a key has at least 16 bytes",
     ),
     (
-        r#"{"keys":[{"key":"S3cr3t k3y mat3rial","scopes":[]}]}"#,
+        r#"{"keys":[{"key":"S3cr3t k3y mat3rial","scopes":["read"]}]}"#,
         "keys[0].key may hold only visible ASCII",
     ),
     (
-        r#"{"keys":[{"key":"0123456789abcdef","scopes":[]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
+        r#"{"keys":[{"key":"0123456789abcdef","scopes":["read"]},{"key":"S3cr3t-k3y-mat3rial","scopes":["read","delete"]}]}"#,
         "keys[1].scopes[1] `delete` is not a scope: the scopes here are `read`, `write`, `refund`, `admin`",
     ),
     (
@@ -135,7 +135,15 @@ const WRONG: &[(&str, &str)] = &[
         "public[0].origins[0] is not scheme://host[:port]",
     ),
     (
-        r#"{"public":[{"prefix":"a\nb","origins":[],"scopes":[]}]}"#,
+        r#"{"keys":[{"key":"S3cr3t-k3y-mat3rial","scopes":[]}]}"#,
+        "keys[0].scopes is empty",
+    ),
+    (
+        r#"{"public":[{"origins":[],"scopes":["read"]}]}"#,
+        "public[0].origins is empty",
+    ),
+    (
+        r#"{"public":[{"prefix":"a\nb","origins":["*"],"scopes":[]}]}"#,
         "public[0].prefix begins no counter id",
     ),
 ];
@@ -219,13 +227,13 @@ fn limits_hold_at_their_edge() {
     };
     let prefix = |bytes: usize| {
         format!(
-            r#"{{"public":[{{"prefix":"{}","origins":[],"scopes":[]}}]}}"#,
+            r#"{{"public":[{{"prefix":"{}","origins":["*"],"scopes":[]}}]}}"#,
             "p".repeat(bytes)
         )
     };
     let name = |bytes: usize| {
         format!(
-            r#"{{"keys":[{{"name":"{}","key":"{SECRET}","scopes":[]}}]}}"#,
+            r#"{{"keys":[{{"name":"{}","key":"{SECRET}","scopes":["read"]}}]}}"#,
             "n".repeat(bytes)
         )
     };

@@ -11,7 +11,7 @@ const CONFIG: &str = r#"{
     {"name":"beacon", "key":"beacon-key-0123456789", "scopes":["write"]},
     {"name":"two",    "key":"two-key-0123456789",    "scopes":["read"],  "prefix":"a/"},
     {"name":"two",    "key":"two-key-0123456789",    "scopes":["write"], "prefix":"b/"},
-    {"name":"none",   "key":"none-key-0123456789",   "scopes":[]}
+    {"name":"refund", "key":"refund-key-0123456789", "scopes":["refund"]}
   ],
   "public": [
     {"prefix":"blog/",  "origins":["https://example.com","http://localhost:3000"], "scopes":["read","write"]},
@@ -65,9 +65,9 @@ fn keys_may_what_their_scopes_and_prefixes_say() {
         ("two", Write, "b/1", 200),
         ("two", Write, "a/1", 403),
         ("two", Read, "b/1", 403),
-        // A key has no public grants, and one without scopes has none at all.
+        // A key has no public grants.
         ("two", Read, "badge/1", 403),
-        ("none", Read, "badge/1", 403),
+        ("refund", Read, "badge/1", 403),
         ("unheard-of", Read, "badge/1", 401),
     ];
     for (name, scope, target, status) in table {

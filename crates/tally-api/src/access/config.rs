@@ -276,7 +276,7 @@ fn key(at: usize, raw: RawKey, sender: Sender) -> Result<KeyEntry, Problem> {
         };
         return Err(wrong(format!("{path}.key {why}")));
     };
-    let scopes = scopes(path, &raw.scopes, &Scope::ALL)?;
+    let scopes = key_scopes(path, &raw.scopes)?;
     let prefixes = match (raw.prefix, raw.prefixes) {
         (Some(_), Some(_)) => {
             return Err(wrong(format!("{path} has both `prefix` and `prefixes`")));
@@ -337,6 +337,11 @@ fn public_entry(path: &str, raw: RawPublic) -> Result<PublicEntry, Problem> {
         raw.origins.len(),
         ORIGINS_COUNT_MAX,
     )?;
+    if raw.origins.is_empty() {
+        return Err(wrong(format!(
+            "{path}.origins is empty: name the pages that may do this, or `*` for all"
+        )));
+    }
     let delta_max = raw.delta_max.unwrap_or(DELTA_MAX_DEFAULT);
     if delta_max == 0 {
         return Err(wrong(format!(
@@ -383,6 +388,16 @@ fn grant(
         prefix,
         public_writes,
     }))
+}
+
+/// Parses the scopes of a key: at least one, as of a key that a call makes.
+fn key_scopes(path: &str, texts: &[String]) -> Result<Vec<Scope>, Problem> {
+    if texts.is_empty() {
+        return Err(wrong(format!(
+            "{path}.scopes is empty: name what the key may do, or leave the entry out"
+        )));
+    }
+    scopes(path, texts, &Scope::ALL)
 }
 
 /// Parses the scopes of an entry; `known` are those that it may have.
