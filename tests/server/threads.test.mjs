@@ -152,3 +152,28 @@ describe("with several threads, the native server", () => {
     await again.server.end();
   });
 });
+
+/** A call of the rate limiter. Resolves to the body of its answer. */
+async function limit(url, path, method = "GET", body = undefined) {
+  const answer = await fetch(`${url}/limits/${path}`, { method, body: body && JSON.stringify(body) });
+  const text = await answer.text();
+  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
+  return JSON.parse(text);
+}
+
+describe("a stop in order keeps what rate limits have consumed", () => {
+  for (const scope of ["datacenter", "global"]) {
+    for (const threads of [1, 2]) {
+      test(`with the scope ${scope} and ${threads} threads`, WITHIN, async () => {
+        const { server, url } = await begin(threads);
+        await limit(url, "m", "PUT", { limit: 100, window_seconds: 6000, scope });
+        const keys = Array.from({ length: 8 }, (_, number) => `k-${number}`);
+        for (const key of keys) await limit(url, `m/${key}`, "POST", { cost: 5 });
+        assert.deepEqual(await server.end(), { code: 0, signal: null });
+        assert.equal(server.errors, "");
+        const { url: next } = await begin(threads);
+        for (const key of keys) assert.equal((await limit(next, `m/${key}`)).remaining, 95, key);
+      });
+    }
+  }
+});

@@ -380,6 +380,13 @@ pub trait Shell {
         Box::pin(ready(Ok(())))
     }
 
+    /// The process stops in order: the object writes what it has in memory only, and returns what it has borrowed. This
+    /// is called twice, because other objects may send something between. A platform that ends objects without notice
+    /// never calls it.
+    fn before_stop(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
     /// A socket has sent a message; `None` if it is not text.
     fn on_message(&self, _socket: Rc<dyn Socket>, _text: Option<String>) {}
 

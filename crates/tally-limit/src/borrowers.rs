@@ -67,13 +67,18 @@ impl BorrowedKey {
     }
 
     fn next_request(&mut self, name: &str, key: &str, now_ms: i64) -> Option<DueRequest> {
-        Some(DueRequest {
-            request: self.borrower.next_request(&self.policy, now_ms)?,
+        let request = self.borrower.next_request(&self.policy, now_ms)?;
+        Some(self.due_request(name, key, request))
+    }
+
+    fn due_request(&self, name: &str, key: &str, request: LeaseRequest) -> DueRequest {
+        DueRequest {
             name: name.to_owned(),
             policy: self.policy.clone(),
             key: key.to_owned(),
             owner: self.owner,
-        })
+            request,
+        }
     }
 }
 
@@ -293,6 +298,20 @@ impl Borrowers {
             held.next_request(name, key, now_ms)
         });
         requests.take(limit).collect()
+    }
+
+    /// Ends all leases. Returns the requests that return what is left of them.
+    pub fn into_last_requests(mut self, wall_ms: i64) -> Vec<DueRequest> {
+        let now_ms = self.read(wall_ms);
+        let last = |(subject, mut held): (Box<str>, BorrowedKey)| {
+            let (name, key) = subject.split_once('\0')?;
+            let request = held.borrower.last_request(now_ms)?;
+            Some(held.due_request(name, key, request))
+        };
+        core::mem::take(&mut self.held)
+            .into_iter()
+            .filter_map(last)
+            .collect()
     }
 
     /// Processes the answer to a request.

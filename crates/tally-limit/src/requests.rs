@@ -54,6 +54,15 @@ impl Borrower {
         Some(self.request(now_ms, need, want))
     }
 
+    /// The request that returns all tokens of the lease, because its holder ends; `None` if there is no lease.
+    pub fn last_request(&mut self, now_ms: i64) -> Option<LeaseRequest> {
+        if now_ms >= self.until_ms {
+            return None;
+        }
+        self.give_up(now_ms);
+        Some(self.request(now_ms, 0, 0))
+    }
+
     /// The tokens that it wants to have.
     fn ahead(&self, policy: &Policy, now_ms: i64) -> u64 {
         let expected = self.demand.within(policy, now_ms, lease_ms(policy));

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_channel::oneshot;
+use futures_util::future::join_all;
 use tally_host::object::{IncomingCall, Object, Shell};
 use tally_host::{Host, Target};
 use tally_wire::messages::PROTOCOL;
@@ -49,6 +50,9 @@ const ROOM_LOOKS_MAX: u32 = 200;
 
 /// How many files the scan for alarms opens before it lets others work.
 const SCANNED_AT_ONCE: u32 = 8;
+
+/// How long all objects together may take before the stop. A lease is returned within milliseconds.
+const PREPARE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// One thread of the server.
 pub(crate) struct Node {
@@ -300,6 +304,24 @@ impl Node {
             }
         };
         tokio::task::spawn_local(Turns::new(&self.ground.clock, work));
+    }
+
+    /// Lets each open object write what it has in memory only, and return what it has borrowed.
+    pub(crate) async fn prepare_stop(&self) {
+        let places: Vec<_> = self.places.borrow().values().cloned().collect();
+        let mut prepared = Vec::new();
+        for place in places {
+            if let Some(shell) = place.shell() {
+                let (ended, end) = oneshot::channel::<()>();
+                place.spawn(async move {
+                    shell.before_stop().await;
+                    drop(ended);
+                });
+                prepared.push(end);
+            }
+        }
+        // An object that needs longer loses what a crash would have lost.
+        let _ = tokio::time::timeout(PREPARE_TIME_MAX, join_all(prepared)).await;
     }
 
     /// Ends the node: commits what is written, and closes all objects.

@@ -195,6 +195,12 @@ impl Place {
         incarnation
     }
 
+    /// The object, if it runs.
+    pub(crate) fn shell(&self) -> Option<Rc<dyn Shell>> {
+        let incarnation = self.incarnation.borrow();
+        incarnation.as_ref().and_then(|known| known.shell())
+    }
+
     /// Whether this incarnation still runs.
     pub(crate) fn is_alive(&self, number: u64) -> bool {
         let incarnation = self.incarnation.borrow();

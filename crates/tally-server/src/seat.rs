@@ -1,7 +1,7 @@
 //! One thread of the server, from its start to its end.
 //!
-//! Life: node → doors → the end begins → its clients are done → all threads are done → closed. So no thread ends while
-//! a client of another one still needs its objects.
+//! Life: node → doors → the end begins → its clients are done → all threads are done → its objects have written what
+//! was in memory only → closed. So no thread ends while a client or an object of another one still needs its objects.
 
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) struct Seat {
     /// How many objects may be open in this thread.
     pub(crate) open_max: usize,
     pub(crate) ends: watch::Receiver<bool>,
-    /// All threads meet here once their clients are done.
+    /// All threads meet here once their clients are done, and before their objects write for the last time.
     pub(crate) drained: Arc<Barrier>,
 }
 
@@ -88,7 +88,11 @@ impl Seat {
         // Its sender is the signal: if that is gone, the end has begun too.
         let _ = self.ends.wait_for(|ends| *ends).await;
         drain(&node, &self.bounds).await;
-        self.drained.wait().await;
+        // The first round returns leases to limiters of any thread, and the second one writes these returns.
+        for _ in 0..2 {
+            self.drained.wait().await;
+            node.prepare_stop().await;
+        }
         node.close_all();
         Ok(())
     }

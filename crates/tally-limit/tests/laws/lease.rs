@@ -75,6 +75,31 @@ fn a_lease_ends_at_its_holder_before_it_ends_at_the_lender() {
 }
 
 #[test]
+fn a_holder_that_ends_returns_what_it_has_not_spent() {
+    let policy = precise(100, 60);
+    let mut lender = Table::stored();
+    let mut borrowers = Borrowers::new("FRA", 1);
+    let wanted = check(&policy, "a", 40);
+    assert_eq!(borrowers.check(&wanted, BEGIN_MS), Ok(Admission::Ask));
+    let due = borrowers.next_request("p", "a", BEGIN_MS).unwrap();
+    let call = check(&policy, "a", 5);
+    let answer = lender.ask(&call, &due.request, BEGIN_MS);
+    assert!(answer.granted >= 40);
+    borrowers.answered("p", "a", &answer, BEGIN_MS);
+    let spent = borrowers.check(&call, BEGIN_MS + 1);
+    assert!(is_allowed(spent.unwrap()));
+    assert_eq!(
+        lender.peek(&call, BEGIN_MS + 2).remaining,
+        100 - answer.granted
+    );
+    for last in borrowers.into_last_requests(BEGIN_MS + 2) {
+        let answer = lender.ask(&call, &last.request, BEGIN_MS + 2);
+        assert_eq!(answer.free, 95);
+    }
+    assert_eq!(lender.peek(&call, BEGIN_MS + 3).remaining, 95);
+}
+
+#[test]
 fn a_dead_datacenter_strands_its_lease_until_that_ends_and_a_window_longer() {
     let policy = precise(100, 60);
     let mut lender = Lender::new(&policy);

@@ -134,6 +134,10 @@ impl Shell for MeasuredObject {
         })
     }
 
+    fn before_stop(&self) -> LocalBoxFuture<'_, ()> {
+        self.shell.before_stop()
+    }
+
     fn on_message(&self, socket: Rc<dyn Socket>, text: Option<String>) {
         self.shell.on_message(socket, text);
     }

@@ -258,6 +258,18 @@ impl LimiterCore {
             };
             borrowers.due_requests(REPORTS_MAX, self.host.now_ms())
         };
+        self.send_all(requests).await;
+    }
+
+    /// Returns all leases to the global limiters, because the process stops.
+    pub(super) async fn return_leases(&self) {
+        let now_ms = self.host.now_ms();
+        let borrowers = self.borrowers.take();
+        let requests = borrowers.map(|borrowers| borrowers.into_last_requests(now_ms));
+        self.send_all(requests.unwrap_or_default()).await;
+    }
+
+    async fn send_all(&self, requests: Vec<DueRequest>) {
         let send = |request: DueRequest| async move {
             // A lost report is repeated.
             let _ = self.send(request).await;

@@ -1,8 +1,8 @@
 //! The Durable Object of one limiter: a partition of the keys of a datacenter, or of global keys.
 //!
 //! Invariants: verdicts are decided one after the other, in order of arrival, from memory. Consumption is written
-//! within [`COMMIT_MS`], so a crash loses at most that much. Under a policy with `commit`, and for quota lent to a
-//! datacenter, it is written before the answer.
+//! within [`COMMIT_MS`], so a crash loses at most that much. A stop in order loses nothing. Under a policy with
+//! `commit`, and for quota lent to a datacenter, consumption is written before the answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -119,6 +119,13 @@ impl Shell for Limiter {
 
     fn reload(&self) {
         self.core.load();
+    }
+
+    fn before_stop(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.core.commit_or_complain();
+            self.core.return_leases().await;
+        })
     }
 }
 
@@ -282,6 +289,13 @@ impl LimiterCore {
         Ok(())
     }
 
+    /// As [`Self::commit`]. A failure is logged.
+    fn commit_or_complain(&self) {
+        if let Err(fault) = self.commit() {
+            self.host.fail(&format!("a limiter: {fault}"));
+        }
+    }
+
     fn is_idle(&self) -> bool {
         let borrowers = self.borrowers.borrow();
         let holds = borrowers
@@ -300,9 +314,7 @@ impl LimiterCore {
             let _ticking = FlagGuard(&core.is_ticking);
             while !core.is_idle() {
                 core.host.sleep_ms(COMMIT_MS).await;
-                if let Err(fault) = core.commit() {
-                    core.host.fail(&format!("a limiter: {fault}"));
-                }
+                core.commit_or_complain();
                 core.report_beside();
             }
         });
