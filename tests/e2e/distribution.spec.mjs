@@ -75,6 +75,22 @@ describe("without faults", () => {
     expect(here.count + answer.datacenters[0].count + answer.datacenters[2].count).toBe(answer.count);
   });
 
+  test("a sample is the double nearest to its text, in an increment and in a line", async () => {
+    const texts = ["17592186022802.777", "9.313225746154785e-10", "0.1", "16e-1", "3", "1234567890.1234567"];
+    for (const [index, text] of texts.entries()) {
+      await world.add(`one-${index}`, `{"sample":${text}}`);
+      await world.well("POST", "/events", { body: `{"id":"line-${index}", "sample":${text}}` });
+      for (const id of [`one-${index}`, `line-${index}`]) {
+        expect(await look(id), text).toMatchObject({ min: Number(text), max: Number(text), exact: true });
+      }
+    }
+    for (const text of ['"1"', "true", "[1]", "{}", "null", "1e999", "-1", "9.31e-10"]) {
+      await world.refused(400, "invalid-body", "POST", "/counters/wrong/increment", { body: `{"sample":${text}}` });
+    }
+    const { json } = await world.call("POST", "/counters/wrong/increment", { body: '{"sample":"1"}' });
+    expect(json.detail).toContain('invalid type: string "1", expected a number');
+  });
+
   test("percentiles over time are those of each step, over datacenters and shards", async () => {
     const random = randomFrom(SEED + 1);
     await world.put("steps", { shards: 2 });

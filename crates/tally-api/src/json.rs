@@ -3,6 +3,7 @@
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 use tally_logs::hit::Unread;
@@ -37,11 +38,8 @@ pub fn problem_of_line(unread: &Unread) -> Problem {
 
 /// Returns what a JSON error means to a caller, with the place of the fault in the value.
 pub fn problem_of(error: &serde_json::Error) -> Problem {
-    let whole = error.to_string();
     let (line, column) = (error.line(), error.column());
-    let message = whole
-        .strip_suffix(&format!(" at line {line} column {column}"))
-        .unwrap_or(&whole);
+    let message = &*without_place(error);
     let code = match error.classify() {
         Category::Syntax | Category::Eof | Category::Io => Code::InvalidJson,
         Category::Data if message.starts_with("unknown field `") => Code::UnknownField,
@@ -59,6 +57,13 @@ pub fn problem_of(error: &serde_json::Error) -> Problem {
         _ => detail.push_str(&format!(" (line {line} of the value, column {column})")),
     }
     Problem::new(code, detail)
+}
+
+/// What an error says, without the place in the value.
+fn without_place(error: &serde_json::Error) -> String {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let whole = error.to_string();
+    whole.strip_suffix(&place).unwrap_or(&whole).to_owned()
 }
 
 /// A message without the names of Rust types.
@@ -114,6 +119,25 @@ impl<'de> Deserialize<'de> for WholeNumber {
 
         // Of what an untagged enum has read, `deserialize_u64` takes no float.
         deserializer.deserialize_f64(Number)
+    }
+}
+
+/// A number, as the double nearest to its text. `serde_json` reads a tenth of all doubles as a neighbouring double.
+/// A number beyond all doubles is infinite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Real(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Real {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        match text.parse::<f64>() {
+            Ok(number) if is_number => Ok(Self(number)),
+            // The same words as for every other field of the wrong type.
+            _ => serde_json::from_str::<f64>(text)
+                .map(Self)
+                .map_err(|error| de::Error::custom(without_place(&error))),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::delta::delta_or_one;
 use crate::dimensions::{ByWire, refuse_auto};
 use crate::features::left_out;
 use crate::json::Text;
-use crate::json::{Time, WholeNumber, bytes_of, present, read_object};
+use crate::json::{Real, Time, WholeNumber, bytes_of, present, read_object};
 use tally_core::counter::dimensions::Dimensions;
 use tally_core::counter::settings::TtlTerms;
 use tally_core::counter::total::DELTA_MAX;
@@ -46,7 +46,7 @@ struct EventWire<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     idempotency_key: Option<Text<'a>>,
     #[serde(default, deserialize_with = "present")]
-    sample: Option<f64>,
+    sample: Option<Real>,
     #[serde(borrow, default, deserialize_with = "present")]
     by: Option<ByWire<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -157,7 +157,7 @@ struct IncrementWire<'a> {
     #[serde(default, deserialize_with = "present")]
     at: Option<Time>,
     #[serde(default, deserialize_with = "present")]
-    sample: Option<f64>,
+    sample: Option<Real>,
     #[serde(borrow, default, deserialize_with = "present")]
     by: Option<ByWire<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -214,11 +214,11 @@ fn mode_of<'a>(mode: Option<&'a Text<'_>>) -> Option<&'a str> {
 }
 
 /// Returns the sample, if there is one.
-fn sample_of(number: Option<f64>) -> Result<Option<Sample>, Problem> {
+fn sample_of(number: Option<Real>) -> Result<Option<Sample>, Problem> {
     if number.is_some() && cfg!(not(feature = "samples")) {
         return Err(left_out("samples"));
     }
-    let sample = number.map(Sample::new).transpose();
+    let sample = number.map(|Real(number)| Sample::new(number)).transpose();
     sample.map_err(|refused| Problem::new(Code::InvalidBody, refused.to_string()))
 }
 
