@@ -116,6 +116,46 @@ test("a key writes once, a line that is refused costs that line, and a version i
   await world.refused(400, "invalid-body", "POST", "/boards/sums/members/ann", { body: '{"score":1}' });
 });
 
+test("a repeat on a board of several shards mixes no rank of now with the first score", async () => {
+  await world.well("PUT", "/boards/kept", { body: '{"shards":4,"keep":"sum"}' });
+  await until(async () => (await get("/boards/kept")).shards === 4, "four shards");
+  const options = { headers: { "Idempotency-Key": "first" } };
+  const once = await post("/boards/kept/members/ann", { delta: 5 }, options);
+  expect(once).toMatchObject({ score: 5, rank: 1, total: 1, exact: true });
+  const lines = '{"member":"bob","delta":9}\n{"member":"cat","delta":8}\n{"member":"dan","delta":7}';
+  const many = await post("/boards/kept/members", lines, options);
+  expect(many).toMatchObject({ accepted: 3, total: 4, exact: true });
+  for (const _ of [1, 2]) {
+    const again = await post("/boards/kept/members/ann", { delta: 5 }, options);
+    expect(again).toMatchObject({ score: 5, previous: null, rank: null, total: null, exact: false, changed: 1 });
+    expect(again.as_of).toBeLessThanOrEqual(once.as_of);
+    const all = await post("/boards/kept/members", lines, options);
+    expect(all).toMatchObject({ accepted: 3, changed: 3, total: null, exact: false });
+    await world.well("DELETE", "/boards/kept/members/ann");
+  }
+});
+
+test("a repeat on a board of one object is the first answer, after other writes too", async () => {
+  const options = { headers: { "Idempotency-Key": "first" } };
+  const write = () => post("/boards/one/members/ann", { score: 5 }, options);
+  const first = await write();
+  expect(first).toMatchObject({ rank: 1, total: 1, exact: true });
+  await post("/boards/one/members", '{"member":"bob","score":9}\n{"member":"cat","score":8}');
+  expect(await write()).toEqual(first);
+  await world.well("DELETE", "/boards/one/members/ann");
+  expect(await write()).toEqual(first);
+  // A hidden member has no rank. Whether the stored total was exact is not known.
+  await post("/boards/one/members/dan", { score: 1 });
+  await post("/boards/one/members/dan", { hidden: true });
+  const hidden = () => post("/boards/one/members/dan", { score: 2 }, { headers: { "Idempotency-Key": "hidden" } });
+  const { score, rank, total, as_of } = await hidden();
+  expect([score, rank, total]).toEqual([2, null, 2]);
+  await world.well("DELETE", "/boards/one/members/bob");
+  const again = await hidden();
+  expect(again).toMatchObject({ score: 2, rank: null, total: 2, exact: false });
+  expect(again.as_of).toBeLessThanOrEqual(as_of);
+});
+
 test("settings are refused that would change the order of members, and a full board takes no more", async () => {
   await world.well("PUT", "/boards/small", { body: '{"members_max":1,"order":"asc"}' });
   await post("/boards/small/members/ann", { score: 1 });

@@ -33,7 +33,8 @@ type IndexedWrites = Vec<(u32, MemberWrite)>;
 
 /// Makes writes in the shards of their members; `here` is the datacenter of the writer. Equal scores of several writes
 /// stand in their order, also in different shards. Writes to a spread board that have a key are made after its claim.
-/// Returns the outcomes, and the version that includes them.
+/// Returns the outcomes, and the version that includes them. After [`BoardWritten::Replayed`] ranks and totals are of
+/// single shards, after [`BoardWritten::ReplayedWhole`] of the board.
 ///
 /// # Errors
 /// Where a shard does not answer: then what it was sent may have been written.
@@ -218,7 +219,7 @@ impl WriteProgress {
     /// Notes that all writes were made before the board was spread.
     fn add_whole(&mut self, layout: Layout, at: ShardAt, written: MemberOutcome) {
         self.version = version_of(layout, at, &written);
-        self.last = Some(BoardWritten::Replayed(written));
+        self.last = Some(BoardWritten::ReplayedWhole(written));
     }
 
     fn add(
@@ -270,6 +271,8 @@ impl WriteProgress {
         let nothing = || Fault::Broken("writes to no member".to_owned());
         let written = self.written.ok_or_else(nothing)?;
         let written = match self.is_replay {
+            // An object with all members knew their order.
+            true if self.version.layout == 0 => BoardWritten::ReplayedWhole(written),
             true => BoardWritten::Replayed(written),
             false => BoardWritten::Done(written),
         };

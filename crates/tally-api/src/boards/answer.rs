@@ -515,7 +515,8 @@ struct WrittenView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<LineErrorView<'a>>>,
     changed: u64,
-    /// How many members are ranked; `null` where shards of the board do not answer.
+    /// How many members are ranked; `null` where shards of the board do not answer, and in a repeat of a write to
+    /// several shards.
     total: Option<u64>,
     exact: Exactness,
     as_of: Moment,

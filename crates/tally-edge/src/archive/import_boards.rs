@@ -166,7 +166,11 @@ impl Import<'_> {
         };
         let here = self.context.datacenter();
         let written = board_writes::write(host, board, &here, writes, &send).await;
-        written.map(|(written, _)| written)
+        // An import needs no ranks.
+        written.map(|(written, _)| match written {
+            BoardWritten::ReplayedWhole(written) => BoardWritten::Replayed(written),
+            written => written,
+        })
     }
 
     /// Adds a member to the next write; its board has a line before it.

@@ -117,8 +117,11 @@ async fn write_to(
             failed.push((numbers(some), problem));
             continue;
         }
-        is_replay &= matches!(written, BoardWritten::Replayed(_));
-        if let BoardWritten::Done(written) | BoardWritten::Replayed(written) = written {
+        is_replay &= !matches!(written, BoardWritten::Done(_));
+        if let BoardWritten::Done(written)
+        | BoardWritten::Replayed(written)
+        | BoardWritten::ReplayedWhole(written) = written
+        {
             for (index, refusal) in written.refused {
                 let index = usize::try_from(index).unwrap_or(usize::MAX);
                 let line = some.get(index).map(|(line, _)| *line);

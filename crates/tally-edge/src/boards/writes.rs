@@ -48,7 +48,37 @@ fn of_lines(context: &RequestContext, key: RequestKey, body: &[u8]) -> (RequestK
 struct Outcome {
     written: MemberOutcome,
     version: BoardVersion,
-    is_replay: bool,
+    replay: Replay,
+}
+
+/// What is known of the first answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replay {
+    /// This is the first answer.
+    No,
+    /// The first answer was from several shards. Their ranks and totals are of no use.
+    OfShards,
+    /// The rank and the total of the first answer are known.
+    Whole,
+}
+
+impl Replay {
+    /// That of an answer about these and other writes: a repeat only if all of them are.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Whole, other) => other,
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::OfShards, _) => Self::OfShards,
+        }
+    }
+
+    /// The answer, with a mark if it is a repeat.
+    fn mark(self, answer: Answer) -> Answer {
+        match self {
+            Self::No => answer,
+            Self::OfShards | Self::Whole => answer.replayed(),
+        }
+    }
 }
 
 /// Makes writes.
@@ -68,31 +98,39 @@ async fn send(
     let here = context.datacenter();
     let sent = board_writes::write(&context.host, board, &here, (writes, once), &carry);
     let (written, version) = sent.await?;
+    let outcome = |written, replay| {
+        Ok(Outcome {
+            written,
+            version,
+            replay,
+        })
+    };
     match (problem_of(&written), written) {
-        (None, BoardWritten::Done(written)) => Ok(Outcome {
-            written,
-            version,
-            is_replay: false,
-        }),
-        (None, BoardWritten::Replayed(written)) => Ok(Outcome {
-            written,
-            version,
-            is_replay: true,
-        }),
+        (None, BoardWritten::Done(written)) => outcome(written, Replay::No),
+        (None, BoardWritten::Replayed(written)) => outcome(written, Replay::OfShards),
+        (None, BoardWritten::ReplayedWhole(written)) => outcome(written, Replay::Whole),
         // Only writes with a key can be of a board that has been deleted since.
         (_, BoardWritten::Ended) if once.is_none() => Err(not_found(&BoardAnswer::Absent)),
         (problem, _) => Err(problem.unwrap_or_else(|| not_found(&BoardAnswer::Absent))),
     }
 }
 
+/// Whether an object with all members knew the rank, or the total after several writes.
+fn is_ranked(written: &MemberOutcome) -> bool {
+    written.stand.is_none_or(|stand| stand.rank.is_some())
+}
+
 /// Asks all shards of a board for a member's rank and the total, because the shard that wrote knows only its own
 /// members. A board of one object is asked too if the member has no rank: it is hidden or gone, or expired members were
 /// still counted. Returns the total, as far as it is known, and whether it and the rank are exact.
+///
+/// A repeat asks nobody: a rank of now and a score of the first answer would be of two moments.
 async fn stand_among_all(
     context: &RequestContext,
     board: &CounterId,
     name: Option<&CounterId>,
     written: &mut MemberOutcome,
+    replay: Replay,
 ) -> (Option<u64>, bool) {
     let layout = boards::layout_of(&context.host, board);
     let is_told = match &written.stand {
@@ -100,8 +138,16 @@ async fn stand_among_all(
         // Joined results of several groups of members do not tell whether expired ones were still counted.
         None => layout.number == 0,
     };
-    if layout.shards <= 1 && is_told {
-        return (Some(written.total), true);
+    match replay {
+        Replay::No if layout.shards <= 1 && is_told => return (Some(written.total), true),
+        Replay::No => {}
+        Replay::Whole => return (Some(written.total), is_ranked(written)),
+        Replay::OfShards => {
+            if let Some(stand) = &mut written.stand {
+                stand.rank = None;
+            }
+            return (None, false);
+        }
     }
     let reading = BoardReader::new(&context.host, board);
     let names = name.map(bytes_of).into_iter().collect();
@@ -121,10 +167,10 @@ async fn stand_among_all(
 }
 
 /// Counts writes that are answered as done.
-fn acknowledge(context: &RequestContext, is_replay: bool, writes: u64) {
-    let metric = match is_replay {
-        true => Metric::Replayed,
-        false => Metric::AcknowledgedScore,
+fn acknowledge(context: &RequestContext, replay: Replay, writes: u64) {
+    let metric = match replay {
+        Replay::No => Metric::AcknowledgedScore,
+        Replay::OfShards | Replay::Whole => Metric::Replayed,
     };
     metrics::add(&context.host, metric, writes);
 }
@@ -155,7 +201,7 @@ async fn write_one(
     let Outcome {
         mut written,
         version,
-        is_replay,
+        replay,
     } = sent;
     if let Some((_, refusal)) = written.refused.first() {
         return Err(refusal_of(*refusal));
@@ -164,14 +210,14 @@ async fn write_one(
     if is_hidden && is_absent {
         return Err(no_member(&name));
     }
-    acknowledge(context, is_replay, 1);
-    let known = stand_among_all(context, &board, Some(&name), &mut written).await;
+    acknowledge(context, replay, 1);
+    let known = stand_among_all(context, &board, Some(&name), &mut written, replay).await;
     let json = written_json(&board, Some(&name), (&written, &version), None, known);
     let mut answer = Answer::json(json);
     if let Some(tag) = written.stand.and_then(|stand| stand.tag) {
         answer = answer.with_header("etag", tag_text(tag));
     }
-    Ok(if is_replay { answer.replayed() } else { answer })
+    Ok(replay.mark(answer))
 }
 
 /// The call that hides a member, in the audit log: other writes of members are no acts of admins.
@@ -275,7 +321,7 @@ pub async fn write_many(
     let key = key.map(|key| of_lines(context, key, &body));
     let writes = std::mem::take(&mut lines.writes);
     let mut all: Option<(MemberOutcome, BoardVersion)> = None;
-    let mut is_replay = key.is_some();
+    let mut replay = Replay::Whole;
     for (some, section) in writes.chunks(WRITES_AT_ONCE).zip(0..) {
         let once = key.as_ref().map(|(key, once)| OnceKey {
             key: section_key(&|bytes| key.hash(bytes), once.key, section),
@@ -288,8 +334,8 @@ pub async fn write_many(
             None => problem,
         })?;
         let written = sent.written;
-        acknowledge(context, sent.is_replay, written.accepted);
-        is_replay &= sent.is_replay;
+        acknowledge(context, sent.replay, written.accepted);
+        replay = replay.and(sent.replay);
         for (index, refusal) in &written.refused {
             let index = usize::try_from(*index).unwrap_or(usize::MAX);
             let line = some.get(index).map_or(0, |(line, _)| *line);
@@ -320,8 +366,8 @@ pub async fn write_many(
     {
         return Err(why.clone());
     }
-    let known = stand_among_all(context, &board, None, &mut written).await;
+    let known = stand_among_all(context, &board, None, &mut written, replay).await;
     let json = written_json(&board, None, (&written, &version), Some(&lines), known);
     let answer = Answer::json(json);
-    Ok(if is_replay { answer.replayed() } else { answer })
+    Ok(replay.mark(answer))
 }
