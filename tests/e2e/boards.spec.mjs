@@ -156,6 +156,22 @@ test("a repeat on a board of one object is the first answer, after other writes 
   expect(again.as_of).toBeLessThanOrEqual(as_of);
 });
 
+test("each rejected line of a body is named, also beyond the first hundred", async () => {
+  const lines = Array.from({ length: 250 }, (_, index) => {
+    const score = index % 2 === 0 ? index : null;
+    return index >= 240 ? "no JSON" : JSON.stringify({ member: `m${index}`, score });
+  });
+  const report = await post("/boards/lines/members", lines.join("\n"));
+  expect(report).toMatchObject({ accepted: 120, rejected: 130 });
+  expect(report.errors.length).toBe(100);
+  const even = Array.from({ length: 120 }, (_, index) => 2 * index + 2).join(",");
+  expect(report.rejected_lines).toEqual([
+    { code: "invalid-body", count: 120, lines: even }, { code: "invalid-json", count: 10, lines: "241-250" },
+  ]);
+  const well = await post("/boards/lines/members", '{"member":"m0","score":1}');
+  expect(well.rejected_lines).toBeUndefined();
+});
+
 test("settings are refused that would change the order of members, and a full board takes no more", async () => {
   await world.well("PUT", "/boards/small", { body: '{"members_max":1,"order":"asc"}' });
   await post("/boards/small/members/ann", { score: 1 });

@@ -48,6 +48,24 @@ pub struct RejectedRecords {
 }
 
 impl RejectedRecords {
+    /// Counts one line of any number as rejected, in the list of all codes.
+    pub fn reject(all: &mut Vec<Self>, code: Code, line: u64) {
+        Self::of_code(all, code, 1).insert(line, line);
+    }
+
+    /// Counts lines of a code, and returns the set that they belong in.
+    fn of_code(all: &mut Vec<Self>, code: Code, count: u64) -> &mut LineSet {
+        let known = all.iter().position(|known| known.code == code);
+        let index = known.unwrap_or_else(|| {
+            let (count, lines) = (0, LineSet::default());
+            all.push(Self { code, count, lines });
+            all.len() - 1
+        });
+        let rejected = &mut all[index];
+        rejected.count += count;
+        &mut rejected.lines
+    }
+
     /// The first [`RUNS_MAX`] runs as a text, and how many lines it omits.
     fn lines_text(&self) -> (String, u64) {
         use std::fmt::Write;
@@ -150,16 +168,7 @@ impl BatchReport {
         self.rejected += lines;
         let earliest = [self.retry_after_seconds, problem.retry_after_seconds()];
         self.retry_after_seconds = earliest.into_iter().flatten().min();
-        let all = &mut self.rejected_lines;
-        let known = all.iter().position(|known| known.code == code);
-        let index = known.unwrap_or_else(|| {
-            let (count, lines) = (0, LineSet::default());
-            all.push(RejectedRecords { code, count, lines });
-            all.len() - 1
-        });
-        let rejected = &mut all[index];
-        rejected.count += lines;
-        &mut rejected.lines
+        RejectedRecords::of_code(&mut self.rejected_lines, code, lines)
     }
 
     /// The rejected lines before this one as a text such as `3,5-120`: their first [`ERRORS_MAX`] runs.

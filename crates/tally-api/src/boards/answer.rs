@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::body::MemberLines;
 use super::token::{BoardVersion, cursor_of};
+use crate::batch::report::RejectedRecords;
 use crate::fields::{BoardVersionText, Exactness, MissingPartitions, Moment, Staleness, moment_of};
 use crate::json::to_json;
 use tally_core::board::placing::{Placing, Shards};
@@ -514,6 +515,9 @@ struct WrittenView<'a> {
     /// The first 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<LineErrorView<'a>>>,
+    /// All lines that were rejected, by their codes; left out where there are none. Send these, and only these, again.
+    #[serde(skip_serializing_if = "<[RejectedRecords]>::is_empty")]
+    rejected_lines: &'a [RejectedRecords],
     changed: u64,
     /// How many members are ranked; `null` where shards of the board do not answer, and in a repeat of a write to
     /// several shards.
@@ -554,6 +558,7 @@ pub fn written_json(
         accepted: lines.map(|_| written.accepted),
         rejected: lines.map(|lines| lines.rejected),
         errors: lines.map(|_| errors.collect()),
+        rejected_lines: lines.map_or(&[], |lines| &lines.rejected_lines),
         changed: written.changed,
         total,
         exact,

@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::metadata::parse_metadata;
+use crate::batch::report::RejectedRecords;
 use crate::json::{SentMoment, WholeNumber, present, read_object};
 use tally_core::board::member::{Amount, ScoreWrite};
 use tally_core::board::period::Period;
@@ -291,12 +292,15 @@ pub struct MemberLines {
     pub rejected: u64,
     /// The first of them, and why.
     pub errors: Vec<(u32, Problem)>,
+    /// All of them, by their codes.
+    pub rejected_lines: Vec<RejectedRecords>,
 }
 
 impl MemberLines {
     /// Adds a refused line.
     pub fn reject(&mut self, line: u32, why: Problem) {
         self.rejected += 1;
+        RejectedRecords::reject(&mut self.rejected_lines, why.code(), line.into());
         if self.errors.len() < REPORTED_LINES_MAX {
             self.errors.push((line, why));
         }
