@@ -172,6 +172,19 @@ test("each rejected line of a body is named, also beyond the first hundred", asy
   expect(well.rejected_lines).toBeUndefined();
 });
 
+test("a board without periods keeps none, not even that of 1970", async () => {
+  for (const [board, settings] of [["unending", {}], ["unending-shards", { shards: 2 }]]) {
+    await world.well("PUT", `/boards/${board}`, { body: JSON.stringify(settings) });
+    await post(`/boards/${board}/members/ann`, { score: 1 });
+    for (const period of ["0", "1970-01-01", "60"]) {
+      for (const path of ["members", "members/ann", "members?id=ann"]) {
+        const join = path.includes("?") ? "&" : "?";
+        await world.refused(404, "period-not-found", "GET", `/boards/${board}/${path}${join}period=${period}`);
+      }
+    }
+  }
+});
+
 test("settings are refused that would change the order of members, and a full board takes no more", async () => {
   await world.well("PUT", "/boards/small", { body: '{"members_max":1,"order":"asc"}' });
   await post("/boards/small/members/ann", { score: 1 });

@@ -152,7 +152,8 @@ impl<'a> Shards<'a> {
             return Ok(Err(BoardAnswer::Stale));
         };
         let mut starts = seen.periods.iter().map(|period| period.start);
-        let is_kept = seen.period.start == start || starts.any(|kept| kept == start);
+        let is_present = seen.period.start == start && seen.period.end > 0;
+        let is_kept = is_present || starts.any(|kept| kept == start);
         Ok(is_kept.then_some(()).ok_or(BoardAnswer::NoPeriod))
     }
 

@@ -334,7 +334,9 @@ impl BoardCore {
             _ => Vec::new(),
         };
         let mut epoch = loaded.head.epoch;
-        if let Some(wanted) = message.period.filter(|wanted| *wanted != start) {
+        // A board without periods has the start 0 and the end 0.
+        let is_present = |wanted: i64| wanted == start && end > 0;
+        if let Some(wanted) = message.period.filter(|wanted| !is_present(*wanted)) {
             let found = periods.iter().find(|(_, period)| period.start == wanted);
             let Some((number, ended)) = found else {
                 return Ok(BoardAnswer::NoPeriod);
