@@ -2,6 +2,7 @@
 // what they may.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, liveMetrics, watch } from "./live-client.mjs";
+import { API, faults } from "./openapi.mjs";
 import { openWorld, randomFrom, until } from "./world.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
@@ -468,6 +469,17 @@ for (const [order, ties, shards] of ["desc", "asc"].flatMap((order) =>
 test("a board has a zone with summer time, a home and shards", async () => {
   const { settings, shards } = await world.well("PUT", "/boards/far", { body: '{"period":"week","zone":"Europe/Berlin","shards":3,"home":"SYD","archive":2}' });
   expect(settings).toMatchObject({ zone: "Europe/Berlin", shards: 3, home: "SYD" });
+  // What is taken is as described.
+  const zones = ["UTC", "America/New_York", "America/Argentina/Rio_Gallegos", "America/Port-au-Prince", "-03:30"];
+  for (const [index, zone] of zones.entries()) {
+    expect(faults(API.components.schemas.BoardSettings, { zone }), zone).toEqual([]);
+    const body = JSON.stringify({ period: "day", zone });
+    expect((await world.well("PUT", `/boards/zone-${index}`, { body })).settings).toMatchObject({ zone });
+  }
+  for (const zone of ["utc", "Berlin", "+15:00", ""]) {
+    expect(faults(API.components.schemas.BoardSettings, { zone }), zone).not.toEqual([]);
+    await world.refused(400, "invalid-body", "PUT", "/boards/zone", { body: JSON.stringify({ zone }) });
+  }
   expect([1, 3]).toContain(shards);
   await until(async () => (await get("/boards/far")).shards === 3, "three shards");
   const members = Array.from({ length: 400 }, (_, index) => ({ member: `m${index}`, score: (index * 7919) % 100 }));
