@@ -196,7 +196,13 @@ for (const scope of ["datacenter", "global"]) {
     const held = await world.well("POST", "/limits/p/a/holds", body({ amount: 5_000 }));
     expect(held).toMatchObject({ allowed: true, limit: null, hold: { amount: 5_000 } });
     expect(await peek(world, "p", "a")).toMatchObject({ limit: null, held: 5_000 });
-    await world.well("DELETE", `/limits/p/a/holds/${held.hold.id}`);
+    const lifted = { limit: null, remaining: null, reset_after_ms: 0 };
+    const released = await world.well("DELETE", `/limits/p/a/holds/${held.hold.id}`);
+    expect(released).toMatchObject({ returned: 5_000, ...lifted });
+    const other = await world.well("POST", "/limits/p/a/holds", body({ amount: 3 }));
+    const settled = await world.call("POST", `/limits/p/a/holds/${other.hold.id}/settle`, body({ amount: 0 }));
+    expect(settled.json).toMatchObject({ held: 3, settled: 0, ...lifted });
+    expect([items(settled, "ratelimit"), items(settled, "ratelimit-policy")]).toEqual([null, null]);
     await remove("p", "a");
     const { limit, remaining } = await peek(world, "p", "a");
     // A datacenter may keep a part of what is left of a global limit.
@@ -221,7 +227,8 @@ for (const scope of ["datacenter", "global"]) {
     expect((await check(world, "p", "a", {}, keyed("once"))).status).toBe(429);
     expect((await world.call("POST", "/limits/p/a/holds")).status).toBe(429);
     expect(await peek(world, "p", "a")).toMatchObject({ allowed: false, limit: 0, override: "a", held: 4 });
-    await world.well("POST", `/limits/p/a/holds/${held.hold.id}/settle`, body({ amount: 1 }));
+    const settled = await world.well("POST", `/limits/p/a/holds/${held.hold.id}/settle`, body({ amount: 1 }));
+    expect(settled).toMatchObject({ settled: 1, returned: 3, limit: 0, remaining: 0 });
     await override("p", "a", { blocked: true });
     expect(Number((await check(world, "p", "a")).headers.get("retry-after")), "the window").toBe(60);
     await remove("p", "a");

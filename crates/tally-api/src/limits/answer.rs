@@ -109,11 +109,17 @@ impl CheckResult<'_> {
     }
 
     /// The limit of the key; `None` where it has none.
-    fn limit(&self) -> Option<u64> {
+    pub(super) fn limit(&self) -> Option<u64> {
         if self.is(OverrideEffect::Blocked) {
             return Some(0);
         }
         Some(self.policy.limit).filter(|_| !self.is(OverrideEffect::Unlimited))
+    }
+
+    /// What is left of it; `None` where that is not known, or the key has no limit.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        let verdict = self.verdict.filter(|_| self.limit().is_some());
+        verdict.map(|verdict| verdict.remaining)
     }
 
     /// The policy as an item of [`POLICY_HEADER`]; `None` where the key has no limit. It says whether the policy is
@@ -164,9 +170,7 @@ impl CheckResult<'_> {
         View {
             allowed: self.is_allowed(),
             limit: self.limit(),
-            remaining: verdict
-                .filter(|_| self.limit().is_some())
-                .map(|verdict| verdict.remaining),
+            remaining: self.remaining(),
             reset_after_ms: verdict.map_or(0, reset_after_ms),
             retry_after_ms: verdict.map_or(0, |verdict| self.retry_after_ms(verdict)),
             policy: self.name,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::answer::CheckResult;
 use tally_core::callers::refused_key::kept_of_key;
 use tally_core::counter::id::Datacenter;
 use tally_core::limit::named::{CallAnswer, CallFault, CallName, Holders, OpenHolds};
@@ -149,9 +150,10 @@ struct SettledView<'a> {
     returned: u64,
     /// How much more was used than there was room for.
     over: u64,
-    limit: u64,
-    /// What is left after it.
-    remaining: u64,
+    /// `null` where an override lifts it.
+    limit: Option<u64>,
+    /// What is left after it; `null` where an override lifts the limit.
+    remaining: Option<u64>,
     /// Milliseconds until more is left than now, if nobody consumes; 0 where all is.
     reset_after_ms: u64,
     policy: &'a PolicyName,
@@ -159,23 +161,18 @@ struct SettledView<'a> {
 }
 
 /// The answer to the end of a hold.
-pub fn settled_json(
-    id: HoldId,
-    answer: &CallAnswer,
-    policy: &PolicyName,
-    datacenter: &Datacenter,
-) -> String {
+pub fn settled_json(id: HoldId, answer: &CallAnswer, result: &CheckResult<'_>) -> String {
     to_json(&SettledView {
         hold: id.to_string(),
         held: answer.held,
         settled: answer.settled,
         returned: answer.held.saturating_sub(answer.settled),
         over: answer.over,
-        limit: answer.verdict.limit,
-        remaining: answer.verdict.remaining,
-        reset_after_ms: answer.verdict.reset_after_ms,
-        policy,
-        datacenter,
+        limit: result.limit(),
+        remaining: result.remaining(),
+        reset_after_ms: result.verdict.map_or(0, |verdict| verdict.reset_after_ms),
+        policy: result.name,
+        datacenter: result.datacenter,
     })
 }
 

@@ -112,8 +112,9 @@ async fn end(
         amount,
     };
     let done = give_back(context, &resolved, names.call(work)).await?;
-    let result = resolved.result(&here, Some(done.verdict));
-    let answer = Answer::json(settled_json(hold, &done, &resolved.client_name, &here));
+    let settled = resolved.settled_verdict(context.host.now_ms());
+    let result = resolved.result(&here, settled.or(Some(done.verdict)));
+    let answer = Answer::json(settled_json(hold, &done, &result));
     let answer = with_headers(answer, &[result]);
     Ok(replayed_if(done.is_repeated, answer))
 }
