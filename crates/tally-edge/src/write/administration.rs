@@ -23,8 +23,8 @@ use tally_core::sketch::Uniques;
 use tally_shared::metrics;
 use tally_shared::{call, call_within};
 use tally_wire::messages::{
-    Done, GlobalSum, LookUp, Operate, Operation, OperationKey, OperationOutcome, Read, ReadDrained,
-    ReadParts, StoreAnswer, StoredAnswer,
+    Done, GlobalSum, LookUp, Operate, Operation, OperationCondition, OperationKey,
+    OperationOutcome, Read, ReadDrained, ReadParts, StoreAnswer, StoredAnswer,
 };
 use tally_wire::problem::{Code, Problem};
 use tally_wire::shell_limits::OPERATE_MS_MAX;
@@ -117,18 +117,7 @@ async fn operate(
     };
     let _waiting = context.waiting();
     let requested_ms = context.host.now_ms();
-    if matches!(operate.operation, Operation::Set(_)) {
-        // Events that were acknowledged before are counted first; those that cannot be counted now count after it.
-        let drain = ReadDrained {
-            read: question(&id),
-        };
-        let _ = call(&context.host, &drain).await;
-    }
-    let operated = call_within(&context.host, &operate, OPERATE_MS_MAX).await?;
-    cache::forget(&context.host, &id);
-    last_seen::forget(&context.host, &id);
-    isolate::forget_home(&context.host, &id);
-    let done = match done_of(&id, operated)? {
+    let done = match done_of(&id, send(context, &operate).await?)? {
         Ok(done) => done,
         Err(answered) => {
             metrics::count(&context.host, Metric::Replayed);
@@ -166,6 +155,26 @@ async fn operate(
     } else {
         answer
     })
+}
+
+/// Has an operation done, and forgets what is cached of its counter.
+async fn send(context: &RequestContext, operate: &Operate) -> Result<OperationOutcome, Problem> {
+    let id = &operate.counter;
+    if matches!(operate.operation, Operation::Set(_)) {
+        // Events that were acknowledged before are counted first; those that cannot be counted now count after it.
+        let read = question(id);
+        let _ = call(&context.host, &ReadDrained { read }).await;
+    }
+    let operated = call_within(&context.host, operate, OPERATE_MS_MAX).await?;
+    cache::forget(&context.host, id);
+    last_seen::forget(&context.host, id);
+    isolate::forget_home(&context.host, id);
+    let needs_counter = operate.condition == Some(OperationCondition::Exists);
+    if needs_counter && operated == OperationOutcome::Changed {
+        let detail = "there is no such counter; nothing was changed";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
+    Ok(operated)
 }
 
 /// Stores the answer to an operation at the root: every repeat gets the same answer, also one that ran meanwhile.
