@@ -173,7 +173,7 @@ export function answerFaults(method, path, status, contentType, json, text) {
   const operation = operationOf(method, path);
   if (!operation) return [`${method} ${path} is answered ${status} and not described`];
   const response = operation.responses[String(status)];
-  if (status === 304) return [];
+  if (status === 304) return response ? [] : [`${method} ${path} is answered 304, which is not described`];
   if (status === 204 && response && !response.content) return text === "" ? [] : ["204 has a body"];
   const schema = (response?.content?.[type] ?? (type === "text/plain" ? response?.["x-text-plain"] : undefined))
     ?.schema;
