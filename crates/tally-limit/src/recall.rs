@@ -181,14 +181,7 @@ impl Table {
 
     /// The verdict about a key after a recall: see [`Lender::peek_left`].
     pub fn peek_left(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
-        let now_ms = self.clock.peek(wall_ms);
-        let slot = self.slot_of(check.name, check.key);
-        match slot.and_then(|slot| self.slots.get(slot)) {
-            Some(entry) if entry.policy == *check.policy => {
-                entry.lender.peek_left(&entry.policy, now_ms, check.cost)
-            }
-            _ => self.peek(check, wall_ms),
-        }
+        self.peek_with(check, wall_ms, Lender::peek_left)
     }
 
     /// Records that a recall returned too little for the borrower of this lease: see [`Lender::recallable`].

@@ -169,20 +169,30 @@ impl Table {
 
     /// The verdict that [`Self::check`] would return, with the state before the call; nothing changes.
     pub fn peek(&self, check: &Check<'_>, wall_ms: i64) -> Verdict {
+        self.peek_with(check, wall_ms, Lender::peek)
+    }
+
+    /// What `look` says of a key, under the policy of the check.
+    pub(super) fn peek_with(
+        &self,
+        check: &Check<'_>,
+        wall_ms: i64,
+        look: fn(&Lender, &Policy, i64, u64) -> Verdict,
+    ) -> Verdict {
         let now_ms = self.clock.peek(wall_ms);
         let slot = self.slot_of(check.name, check.key);
         let entry = slot.and_then(|slot| self.slots.get(slot));
         match entry {
-            None => Lender::new(check.policy).peek(check.policy, now_ms, check.cost),
+            None => look(&Lender::new(check.policy), check.policy, now_ms, check.cost),
             Some(entry)
                 if entry.policy == *check.policy || entry.has_left(check.policy, now_ms) =>
             {
-                entry.lender.peek(&entry.policy, now_ms, check.cost)
+                look(&entry.lender, &entry.policy, now_ms, check.cost)
             }
             Some(entry) => {
                 let mut adapted = entry.lender.clone();
                 adapted.adapt(&entry.policy, check.policy, now_ms);
-                adapted.peek(check.policy, now_ms, check.cost)
+                look(&adapted, check.policy, now_ms, check.cost)
             }
         }
     }

@@ -100,6 +100,31 @@ fn a_holder_that_ends_returns_what_it_has_not_spent() {
 }
 
 #[test]
+fn what_a_borrower_has_just_reported_as_unspent_is_left_after_a_change_of_the_policy_too() {
+    let policy = precise(10, 60);
+    let mut lender = Table::stored();
+    let mut borrowers = Borrowers::new("FRA", 1);
+    let call = check(&policy, "a", 10);
+    assert_eq!(borrowers.check(&call, BEGIN_MS), Ok(Admission::Ask));
+    let due = borrowers.next_request("p", "a", BEGIN_MS).unwrap();
+    let answer = lender.ask(&call, &due.request, BEGIN_MS);
+    assert_eq!(answer.granted, 10);
+    borrowers.answered("p", "a", &answer, BEGIN_MS);
+    let spent = borrowers.check(&check(&policy, "a", 7), BEGIN_MS);
+    assert!(is_allowed(spent.unwrap()));
+    let lease = &due.request.lease;
+    let report = borrowers.recall("p", "a", lease, false, BEGIN_MS + 1);
+    lender.receive_report("p", "a", &report.unwrap(), BEGIN_MS + 2);
+    for changed in [policy.clone(), precise(10, 90), precise(10, 30)] {
+        let look = check(&changed, "a", 1);
+        assert_eq!(lender.peek_left(&look, BEGIN_MS + 3).remaining, 3);
+    }
+    let wider = precise(20, 60);
+    let look = check(&wider, "a", 1);
+    assert_eq!(lender.peek_left(&look, BEGIN_MS + 3).remaining, 13);
+}
+
+#[test]
 fn a_dead_datacenter_strands_its_lease_until_that_ends_and_a_window_longer() {
     let policy = precise(100, 60);
     let mut lender = Lender::new(&policy);
