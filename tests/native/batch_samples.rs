@@ -83,6 +83,7 @@ fn a_sample_is_read_or_refused_with_its_line() {
         "-1",
         "1e-10",
         "17592186044416",
+        "1e999",
         "null",
         "\"1\"",
         "true",
@@ -91,7 +92,7 @@ fn a_sample_is_read_or_refused_with_its_line() {
     ] {
         assert_eq!(sample(text), Err(Code::InvalidBody), "{text}");
     }
-    for text in ["NaN", "1e999", "1.", ""] {
+    for text in ["NaN", "1.", ""] {
         assert_eq!(sample(text), Err(Code::InvalidJson), "{text}");
     }
     assert_eq!(parse_increment(b"").map(|body| body.sample), Ok(None));
