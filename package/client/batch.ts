@@ -150,11 +150,14 @@ export class Batch {
       await this.#send();
     } catch (error) {
       this.#tell(error);
-      if (this.#timer !== undefined) return;
-      const timer: { unref?(): void } | number = setTimeout(() => void this.#go(), PAUSE_MS_MAX);
-      if (typeof timer === "object") timer.unref?.();
-      this.#timer = timer as ReturnType<typeof setTimeout>;
     }
+  }
+
+  #goAgain(): void {
+    if (this.#timer !== undefined) return;
+    const timer: { unref?(): void } | number = setTimeout(() => void this.#go(), PAUSE_MS_MAX);
+    if (typeof timer === "object") timer.unref?.();
+    this.#timer = timer as ReturnType<typeof setTimeout>;
   }
 
   #close(): void {
@@ -200,7 +203,7 @@ export class Batch {
         if (body === this.#bodies[0]) this.#bodies.shift();
       }
     });
-    this.#sending = sent.catch(() => {});
+    this.#sending = sent.catch(() => this.#goAgain());
     return sent;
   }
 

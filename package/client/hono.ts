@@ -52,23 +52,34 @@ export function limit(tally: Tally, options: LimitOptions<any>) {
   };
 }
 
+// What is called when each body has ended that middleware of ours watches: a request may pass several.
+const ends = new WeakMap<ReadableStream, Set<() => void>>();
+
 // Has `over` called when the body of the answer has ended. Returns false where there is no body, or somebody else reads
 // it already: a server reads the answer of a time limit while its handler still runs.
 function heldByBody(c: HonoContext, over: () => void): boolean {
   const { body } = c.res;
   if (body === null || body.locked || c.res.bodyUsed) return false;
+  const known = ends.get(body);
+  if (known !== undefined) return known.add(over), true;
+  const all = new Set([over]);
+  const ended = () => all.forEach((one) => one());
   let isRead = false;
-  c.res = new Response(watched(body, () => (isRead = true), over), c.res);
+  c.res = new Response(watched(body, () => (isRead = true), ended), c.res);
   // Hono makes a response of its own of it.
   const own = c.res.body;
+  if (own !== null) ends.set(own, all);
   const look = () => {
     if (isRead) return;
     // Middleware outside has put another answer there, or has given the first one before.
-    if (c.res.body !== own || body.locked) return over();
+    if (c.res.body !== own || body.locked) return ended();
+    lookLater();
+  };
+  const lookLater = () => {
     const timer: { unref?(): void } | number = setTimeout(look, LOOK_MS);
     if (typeof timer === "object") timer.unref?.();
   };
-  setTimeout(look, 0);
+  lookLater();
   return true;
 }
 

@@ -33,7 +33,7 @@ __all__ = ["Tally", "TallyError", "client_address", "client_key"]
 
 _PAUSE_MIN = 0.1
 _PAUSE_MAX = 10.0
-# After so long events are sent again that could not be sent without being asked.
+# After so long events that could not be sent are sent again without being asked.
 _UNASKED_PAUSE = 10.0
 _WATCH_PAUSE_MIN = 0.5
 _WATCH_PAUSE_MAX = 30.0
@@ -527,7 +527,7 @@ class Tally:
     def _send_after(self, seconds: float) -> None:
         if self._timer is not None:
             return
-        timer = threading.Timer(seconds, self._send_unasked)
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), self._send_unasked)
         # It does not keep the program from its end.
         timer.daemon = True
         try:
@@ -543,8 +543,6 @@ class Tally:
             self._send()
         except TallyError as error:
             self._tell(error)
-            with self._lock:
-                self._send_after(_UNASKED_PAUSE)
 
     def _send_or_tell(self) -> None:
         try:
@@ -587,6 +585,8 @@ class Tally:
                         # Closed, so that events which come later are not part of it.
                         body.size = _BODY_BYTES_MAX
                     self._bodies = bodies + self._bodies
+                    if bodies:
+                        self._send_after(_UNASKED_PAUSE)
 
     def _deliver(self, body: _Body, late: float) -> list[_Body]:
         """Sends a body until each of its events is settled; returns the halves of one that is too large. Raises where it could not be in time."""

@@ -277,6 +277,17 @@ class Dialogues(unittest.TestCase):
                 self.assertEqual((tally._count, [error.code for error in told], tally._timer), (0, ["overloaded"], None))
             self.assertEqual((server.sent(), server.keys()), ([["a"], ["a"]], 1))
 
+    def test_events_that_flush_could_not_send_are_sent_again_by_themselves(self):
+        busy = {"status": 503, "body": {"code": "overloaded", "detail": "busy"}, "headers": {"retry-after": "600"}}
+        with Answering([busy, REPORT]) as server, unittest.mock.patch.object(client, "_UNASKED_PAUSE", 0.01):
+            tally = Tally(server.url, "k", batch_wait=float("inf"), flush_timeout=5)
+            tally.count("a")
+            with self.assertRaises(TallyError):
+                tally.flush()
+            self.assertTrue(server.is_asked(2))
+            with tally._sending:
+                self.assertEqual(tally._count, 0)
+
     @unittest.skipUnless(hasattr(os, "fork"), "there are no forks here")
     def test_after_a_fork_waiting_events_are_the_parents_and_bodies_have_keys_of_their_own(self):
         with Answering([REPORT]) as server:

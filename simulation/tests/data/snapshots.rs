@@ -686,6 +686,12 @@ fn a_key_names_one_restore_and_a_cursor_is_one_that_was_given() {
         let path = "/snapshots/2026-01-01/restore";
         service.ask(1, "POST", path, &body.to_string(), Some("key"))
     };
+    // A day without a snapshot leaves the key free.
+    let (absent, whole) = ("/snapshots/2020-01-01/restore", r#"{"mode":"replace"}"#);
+    assert_eq!(
+        service.ask(1, "POST", absent, whole, Some("key")).status,
+        404
+    );
     assert_eq!(ask(json!({"mode": "replace"})).status, 200);
     assert_eq!(strong(&service, "likes"), 5);
     for other in [

@@ -60,9 +60,6 @@ pub async fn restore(
     let target = format!("{} {mode} {prefix}", date_of(day));
     audit::act(context, (!restore.is_dry).then_some(&target)).await;
     let key = RequestKey::of(context, caller).await?;
-    if let Some(key) = key.as_ref().filter(|_| !restore.is_dry) {
-        claim(context, key, (day, &restore)).await?;
-    }
     let work = Work {
         context,
         restore: &restore,
@@ -78,6 +75,7 @@ pub async fn restore(
         ..RestoreResult::default()
     };
     let mut after = restore.after.clone();
+    let mut is_claimed = restore.is_dry;
     loop {
         let left = restore.limit - restored.counters;
         let request = ListAllPastStates {
@@ -88,6 +86,11 @@ pub async fn restore(
             uniques: true,
         };
         let page = snapshots::page(context, &request).await?;
+        // A restore of a day without a snapshot leaves its key free.
+        if !is_claimed && let Some(keys) = &work.keys {
+            claim(context, &keys.key, (day, &restore)).await?;
+            is_claimed = true;
+        }
         let last = page.rows.last().map(|row| row.counter.as_str().to_owned());
         work.bring_back(page.rows, &mut restored).await?;
         after = last.filter(|_| page.has_more);

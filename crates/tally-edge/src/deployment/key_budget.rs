@@ -96,7 +96,7 @@ impl BudgetRefusal {
     fn problem(self, returned: u64) -> Problem {
         let (whole, rate) = (self.whole, self.rate);
         let budget = match self.is_above {
-            true => "budget of a key above this one, of",
+            true => "budget of a key above this one of",
             false => "key's budget of",
         };
         match self.why {

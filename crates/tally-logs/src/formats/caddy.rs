@@ -64,12 +64,15 @@ pub fn read(line: &[u8]) -> Result<Option<Hit<'_>>, Unread> {
         Some(_) => logger == "http.log.access" || logger.starts_with("http.log.access."),
         None => wire.status.is_some() && (wire.msg.is_none() || msg == "handled request"),
     };
-    let Some(request) = wire.request.0.filter(|_| is_access) else {
-        return match wire.ts.is_some() && (wire.logger.is_some() || wire.msg.is_some()) {
-            true => Ok(None),
-            false => Err(Unread::Why("the line has no `request`, or no `status`")),
-        };
-    };
+    let is_other = wire.ts.is_some() && (wire.logger.is_some() || wire.msg.is_some());
+    if !is_access && is_other {
+        return Ok(None);
+    }
+    let request = wire
+        .request
+        .0
+        .filter(|_| is_access)
+        .ok_or(Unread::Why("the line has no `request`, or no `status`"))?;
     let at_ms = parse_any(plain_of(wire.ts)).ok_or(Unread::Why(
         "`ts` is neither a real date nor a unix time since 1990",
     ))?;

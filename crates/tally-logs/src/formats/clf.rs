@@ -6,7 +6,7 @@
 //! "Log Files", Common Log Format and Combined Log Format.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use crate::address::{self, is_private};
 use crate::hit::{Hit, Unread, said, visitor};
@@ -150,15 +150,21 @@ fn bracketed(word: &str) -> Option<&str> {
 }
 
 /// Whether a word before an address is a virtual host: a server without a name logs its address. An address before a
-/// private one is the client's, because the private one is the proxy's. Exceptions are loopback addresses, and private
-/// addresses with a port (`%v:%p`). An address before a public one is a host: the public one is the peer's, and
-/// anybody can send `X-Forwarded-For`.
+/// private one is the client's, because the private one is the proxy's. Exceptions are loopback addresses, and with a
+/// port (`%v:%p`) private addresses and ports that clients do not have. An address before a public one is a host: the
+/// public one is the peer's, and anybody can send `X-Forwarded-For`.
 fn is_host_before(word: &str, next: &str) -> bool {
     let (Some(address), Some(next)) = (address::parse(word), address::parse(next)) else {
         return is_address(next);
     };
-    let has_port = word.parse::<IpAddr>().is_err();
-    !is_private(next) || address.is_loopback() || is_private(address) && has_port
+    let port = word.parse::<SocketAddr>().map(|socket| socket.port());
+    let is_socket = port.is_ok_and(|port| is_private(address) || is_of_server(port));
+    !is_private(next) || address.is_loopback() || is_socket
+}
+
+/// Whether a port is one that servers listen on, and clients do not have.
+fn is_of_server(port: u16) -> bool {
+    port < 1_024 || matches!(port, 8_080 | 8_443)
 }
 
 /// Whether a word may be a client's name, a socket, or a list of them. A word with other signs is of a prefix that is
