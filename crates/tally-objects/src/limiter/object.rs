@@ -1,8 +1,8 @@
 //! The Durable Object of one limiter: a partition of the keys of a datacenter, or of global keys.
 //!
 //! Invariants: verdicts are decided one after the other, in order of arrival, from memory. Consumption is written
-//! within [`COMMIT_MS`], so a crash loses at most that much. A stop in order loses nothing if storage takes writes. Under
-//! a policy with `commit`, and for quota lent to a datacenter, consumption is written before the answer.
+//! within [`COMMIT_MS`], so a crash loses at most that much. A stop in order loses nothing if storage takes writes.
+//! Under a policy with `commit`, and for quota lent to a datacenter, consumption is written before the answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
