@@ -339,6 +339,24 @@ test("events that nobody takes are bounded, and further ones are told", async ()
   assert.deepEqual([told.length, told[2].code, told[2].message.startsWith("3 events wait")], [3, "no-answer", true]);
 });
 
+test("events that flush() could not send are sent again by themselves", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const sent = Promise.withResolvers();
+  const busy = { code: "overloaded", detail: "busy", status: 503 };
+  const answers = [[busy, { status: 503, headers: { "retry-after": "600" } }], [{ accepted: 1, rejected: 0, errors: [] }]];
+  const fetch = async () => {
+    const [body, about] = answers.shift();
+    if (answers.length === 0) sent.resolve();
+    return new Response(JSON.stringify(body), about);
+  };
+  const tally = new Tally({ url: "https://tally.example.com", key: "k", fetch, batch: { flush_ms: 1_000 } });
+  tally.count("a");
+  await assert.rejects(tally.flush(), { code: "overloaded" });
+  context.mock.timers.tick(10_000);
+  await sent.promise;
+  await tally.flush();
+});
+
 test("a function of the caller's that throws harms nothing", async (context) => {
   context.mock.method(console, "error", () => {});
   const server = await answering([...flush.find(({ refused }) => refused).answers]);
