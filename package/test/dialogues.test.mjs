@@ -342,7 +342,7 @@ test("events that nobody takes are bounded, and further ones are told", async ()
 test("events that flush() could not send are sent again by themselves", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout"] });
   const sent = Promise.withResolvers();
-  const busy = [{ code: "overloaded", detail: "busy", status: 503 }, { status: 503, headers: { "retry-after": "600" } }];
+  const busy = [{ code: "overloaded", detail: "busy" }, { status: 503, headers: { "retry-after": "600" } }];
   const answers = [busy, [{ accepted: 1, rejected: 0, errors: [] }]];
   const fetch = async () => {
     const [body, about] = answers.shift();
